@@ -11,14 +11,8 @@ use prometheus_client::registry::Registry;
 /// Sessions with the credentials of the environment, as the AWS CLI finds them. The sessions use AWS's full request
 /// rates, because a command makes few calls and a person waits for the answers.
 pub(crate) async fn pool() -> SessionPool {
-    let shares = Shares {
-        default: Share::WHOLE,
-        ..Shares::default()
-    };
-    let options = Options {
-        shares,
-        ..Options::default()
-    };
+    let shares = Shares { default: Share::WHOLE, ..Shares::default() };
+    let options = Options { shares, ..Options::default() };
     SessionPool::new(options, &mut Registry::default()).await
 }
 

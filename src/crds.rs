@@ -58,10 +58,7 @@ fn mark_policies(folder: &Path) -> Result<()> {
 fn marked(text: &str) -> Result<String> {
     let unmarked = with_hash(text, "");
     let key = meta::DEFINITION_ANNOTATION;
-    ensure!(
-        unmarked.matches(key).count() == 1,
-        "the policy needs the annotation {key} once"
-    );
+    ensure!(unmarked.matches(key).count() == 1, "the policy needs the annotation {key} once");
     Ok(with_hash(&unmarked, &crd::definition_hash(&unmarked)))
 }
 
@@ -92,10 +89,7 @@ mod tests {
             }
             let text = fs::read_to_string(&file).unwrap();
             let name = file.display();
-            assert!(
-                marked(&text).unwrap() == text,
-                "{name} is not up to date: run `make generate`"
-            );
+            assert!(marked(&text).unwrap() == text, "{name} is not up to date: run `make generate`");
             let changed = text.replace("Deny", "Warn");
             assert_ne!(marked(&changed).unwrap(), changed, "{name}");
         }

@@ -16,10 +16,8 @@ const MAX_LISTED: usize = 10;
 
 /// Flags of `capa-rs discover`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  capa-rs discover --region eu-west-1 --vpc-tag cluster=prod > cluster.yaml\n  \
-                        capa-rs check network -f cluster.yaml"
-)]
+#[command(after_help = "Examples:\n  capa-rs discover --region eu-west-1 --vpc-tag cluster=prod > cluster.yaml\n  \
+                        capa-rs check network -f cluster.yaml")]
 pub(crate) struct Flags {
     /// Region of the VPC.
     #[arg(long, value_name = "REGION")]
@@ -77,21 +75,14 @@ async fn found(flags: &Flags, cloud: &dyn ClusterCloud) -> Result<Found> {
     };
     if !vpcs.is_empty() {
         let ids = vpcs.iter().chain([&vpc]).take(MAX_LISTED).map(|vpc| vpc.id.as_str());
-        bail!(
-            "several VPCs match: {}: add another --vpc-tag, or use --vpc",
-            ids.collect::<Vec<_>>().join(", ")
-        );
+        bail!("several VPCs match: {}: add another --vpc-tag, or use --vpc", ids.collect::<Vec<_>>().join(", "));
     }
     let in_vpc = |query: Query| query.and("vpc-id", [&vpc.id]);
-    let subnets = cloud
-        .subnets(&in_vpc(tags(&flags.subnet_tag)?))
-        .await
-        .context("the subnets could not be looked up")?;
+    let subnets =
+        cloud.subnets(&in_vpc(tags(&flags.subnet_tag)?)).await.context("the subnets could not be looked up")?;
     ensure!(!subnets.is_empty(), "no subnet of {} matches --subnet-tag", vpc.id);
-    let tables = cloud
-        .route_tables(&in_vpc(Query::default()))
-        .await
-        .context("the route tables could not be looked up")?;
+    let tables =
+        cloud.route_tables(&in_vpc(Query::default())).await.context("the route tables could not be looked up")?;
     let mut subnets: Vec<(Subnet, bool)> = subnets
         .into_iter()
         .map(|subnet| {
@@ -107,24 +98,15 @@ async fn found(flags: &Flags, cloud: &dyn ClusterCloud) -> Result<Found> {
         vec![]
     } else {
         let query = in_vpc(tags(&flags.security_group_tag)?);
-        cloud
-            .security_groups(&query)
-            .await
-            .context("the security groups could not be looked up")?
+        cloud.security_groups(&query).await.context("the security groups could not be looked up")?
     };
-    Ok(Found {
-        vpc,
-        subnets,
-        security_groups,
-    })
+    Ok(Found { vpc, subnets, security_groups })
 }
 
 /// A filter for each tag.
 fn tags(tags: &[String]) -> Result<Query> {
     tags.iter().try_fold(Query::default(), |query, tag| {
-        let (key, value) = tag
-            .split_once('=')
-            .with_context(|| format!("{tag} is no tag: want KEY=VALUE"))?;
+        let (key, value) = tag.split_once('=').with_context(|| format!("{tag} is no tag: want KEY=VALUE"))?;
         ensure!(!key.is_empty(), "{tag} is no tag: want KEY=VALUE");
         Ok(query.and(format!("tag:{key}"), [value]))
     })

@@ -18,9 +18,7 @@ impl FromStr for GoDuration {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unsigned: jiff::SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
-        Duration::try_from(unsigned)
-            .map(Self)
-            .map_err(|_| "a duration cannot be negative".to_owned())
+        Duration::try_from(unsigned).map(Self).map_err(|_| "a duration cannot be negative".to_owned())
     }
 }
 

@@ -36,10 +36,7 @@ pub(crate) fn of_cluster(name: &str, flags: &live::SourceFlags) -> Result<Facts>
         let (described, kubernetes) = live::read(name, flags).await?;
         let pool = pool().await;
         let demand = demanded(&described, &pool).await?;
-        Ok(Facts {
-            kubernetes: Some(kubernetes),
-            ..gathered(&pool, demand).await
-        })
+        Ok(Facts { kubernetes: Some(kubernetes), ..gathered(&pool, demand).await })
     })
 }
 
@@ -51,15 +48,9 @@ pub(crate) fn runtime() -> Result<Runtime> {
 async fn gathered(pool: &SessionPool, demand: Demand) -> Facts {
     if demand.region.is_empty() {
         // Without a region, AWS cannot be called. The rules about the network sources report why there is no region.
-        return Facts {
-            demand,
-            ..Facts::default()
-        };
+        return Facts { demand, ..Facts::default() };
     }
-    progress(&format!(
-        "asking AWS about the infrastructure of {} in {}",
-        demand.cluster_tag, demand.region
-    ));
+    progress(&format!("asking AWS about the infrastructure of {} in {}", demand.cluster_tag, demand.region));
     pool.facts(&identity(), &demand.region).facts(&demand).await
 }
 
@@ -70,9 +61,7 @@ async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
         Described::BySources(sourced) => return Ok(sourced.demand.clone()),
     };
     let spec = &objects.aws_cluster.spec;
-    let region = spec
-        .region()
-        .context("spec.region of the AWSCluster is missing, or is no name of a region")?;
+    let region = spec.region().context("spec.region of the AWSCluster is missing, or is no name of a region")?;
     let cloud = pool.cluster(&identity(), region);
     let resolved = resolved_network(spec, &objects.cluster.name_any(), cloud.as_ref()).await;
     // If the credentials do not work, the facts contain the reason.
@@ -84,10 +73,7 @@ async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
 }
 
 /// Tells a person at a terminal what the command is waiting for.
-#[expect(
-    clippy::print_stderr,
-    reason = "progress is for people, and the report is for standard output"
-)]
+#[expect(clippy::print_stderr, reason = "progress is for people, and the report is for standard output")]
 pub(crate) fn progress(doing: &str) {
     if std::io::stderr().is_terminal() {
         eprintln!("{doing}");

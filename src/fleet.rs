@@ -97,15 +97,10 @@ fn controller(flags: &Flags, runtime: &Runtime, clusters: &ObjectCache<Cluster>)
         cluster_manager: flags.cluster_manager_name.clone(),
         label_prefixes: flags.propagate_label_prefix.clone(),
     };
-    let karmada = KarmadaSettings {
-        namespace: process::own_namespace(),
-        token_lifetime: flags.karmada_token_lifetime.into(),
-    };
+    let karmada =
+        KarmadaSettings { namespace: process::own_namespace(), token_lifetime: flags.karmada_token_lifetime.into() };
     let reconciler = ClusterReconciler::new(runtime.clone(), publishing, karmada, flags.sync_period.into());
-    let settings = ControllerSettings {
-        concurrency: flags.cluster_concurrency,
-        ..ControllerSettings::default()
-    };
+    let settings = ControllerSettings { concurrency: flags.cluster_concurrency, ..ControllerSettings::default() };
     // A controller ignores status changes of the objects that it reconciles, so the published status needs a watch.
     Controller::new(runtime, clusters, reconciler, settings)
         .watches(clusters, published_status, |cluster| [ObjectRef::from_obj(cluster)])

@@ -16,11 +16,7 @@ pub(crate) fn joined(networks: Vec<(RoleOfMachines, MachineNetwork)>) -> Machine
     if all.all(|network| *network == first) {
         return first;
     }
-    let mut joined = MachineNetwork {
-        subnets: vec![],
-        security_groups: None,
-        ..first
-    };
+    let mut joined = MachineNetwork { subnets: vec![], security_groups: None, ..first };
     let mut control_plane = BTreeSet::new();
     let mut workers = BTreeSet::new();
     for (role, network) in networks {
@@ -68,10 +64,7 @@ mod tests {
     #[test]
     fn equal_networks_stay_as_they_are() {
         let one = network(&["subnet-0000000a"], "sg-0000000a");
-        let both = vec![
-            (RoleOfMachines::ControlPlane, one.clone()),
-            (RoleOfMachines::Worker, one.clone()),
-        ];
+        let both = vec![(RoleOfMachines::ControlPlane, one.clone()), (RoleOfMachines::Worker, one.clone())];
         assert_eq!(joined(both), one);
         assert_eq!(joined(vec![]), MachineNetwork::default());
     }
@@ -79,22 +72,12 @@ mod tests {
     #[test]
     fn parts_of_different_networks_belong_to_their_roles() {
         let joined = joined(vec![
-            (
-                RoleOfMachines::ControlPlane,
-                network(&["subnet-0000000a", "subnet-0000000b"], "sg-0000000a"),
-            ),
+            (RoleOfMachines::ControlPlane, network(&["subnet-0000000a", "subnet-0000000b"], "sg-0000000a")),
             (RoleOfMachines::Worker, network(&["subnet-0000000b"], "sg-0000000b")),
         ]);
-        let roles: Vec<_> = joined
-            .subnets
-            .iter()
-            .map(|subnet| (subnet.id.as_str(), subnet.roles.len()))
-            .collect();
+        let roles: Vec<_> = joined.subnets.iter().map(|subnet| (subnet.id.as_str(), subnet.roles.len())).collect();
         assert_eq!(roles, [("subnet-0000000a", 1), ("subnet-0000000b", 2)]);
         let groups = joined.security_groups.expect("groups");
-        assert_eq!(
-            (groups.control_plane, groups.worker),
-            (vec!["sg-0000000a".into()], vec!["sg-0000000b".into()])
-        );
+        assert_eq!((groups.control_plane, groups.worker), (vec!["sg-0000000a".into()], vec!["sg-0000000b".into()]));
     }
 }

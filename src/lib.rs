@@ -145,10 +145,7 @@ fn install_cryptography() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the one place where the command line speaks of its own failure"
-)]
+#[expect(clippy::print_stderr, reason = "the one place where the command line speaks of its own failure")]
 fn report(reason: &str) {
     eprintln!("capa-rs: {reason}");
 }

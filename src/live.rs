@@ -60,29 +60,18 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
         other => (None, other.and_then(|cluster| cluster.status?.network)),
     };
 
-    let service_account = flags
-        .service_account
-        .split_once('/')
-        .context("--service-account: want NAMESPACE/NAME")?;
-    let checks = SourceChecks::new(client, service_account)
-        .await
-        .context("the AWSNetworkMappings cannot be read")?;
+    let service_account = flags.service_account.split_once('/').context("--service-account: want NAMESPACE/NAME")?;
+    let checks = SourceChecks::new(client, service_account).await.context("the AWSNetworkMappings cannot be read")?;
     let mut networks: Vec<(RoleOfMachines, MachineNetwork)> = Vec::new();
     let mut sources: Vec<SourceAccess> = Vec::new();
     for machines in &machines {
-        let described = checks
-            .described(&cluster, &machines.template, &machines.spec, machines.role.into())
-            .await;
+        let described = checks.described(&cluster, &machines.template, &machines.spec, machines.role.into()).await;
         networks.push((machines.role, described.network));
         let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
         sources.extend(unknown.collect::<Vec<_>>());
     }
     let described = if let Some(aws_cluster) = unmanaged {
-        Described::ByAWSCluster(Box::new(Objects {
-            aws_cluster,
-            cluster,
-            machines,
-        }))
+        Described::ByAWSCluster(Box::new(Objects { aws_cluster, cluster, machines }))
     } else {
         // Without machines, the demand comes from the network that the infrastructure object publishes.
         let network = match published {
@@ -113,24 +102,16 @@ async fn cluster(client: &Client, namespace: &str, name: &str) -> Result<Cluster
 
 /// A client of the management cluster, and the namespace of the Cluster.
 async fn client(flags: &ManagementFlags) -> Result<(Client, String)> {
-    let options = KubeConfigOptions {
-        context: flags.kubeconfig_context.clone(),
-        ..KubeConfigOptions::default()
-    };
+    let options = KubeConfigOptions { context: flags.kubeconfig_context.clone(), ..KubeConfigOptions::default() };
     let config = match &flags.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
             proxy::of_environment(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
         }
         None if options.context.is_some() => proxy::of_environment(Config::from_kubeconfig(&options).await?),
-        None => Config::infer()
-            .await
-            .context("no management cluster is configured: set KUBECONFIG")?,
+        None => Config::infer().await.context("no management cluster is configured: set KUBECONFIG")?,
     };
-    let namespace = flags
-        .namespace
-        .clone()
-        .unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     Ok((Client::try_from(config)?, namespace))
 }
 
@@ -141,9 +122,7 @@ async fn aws_cluster(client: &Client, namespace: &str, cluster: &Cluster) -> Res
         return Ok(None);
     };
     let api: Api<AWSCluster> = Api::namespaced(client.clone(), namespace);
-    api.get_opt(&reference.name)
-        .await
-        .with_context(|| format!("AWSCluster {} cannot be read", reference.name))
+    api.get_opt(&reference.name).await.with_context(|| format!("AWSCluster {} cannot be read", reference.name))
 }
 
 /// The control plane, the MachineDeployments, and the AWSMachineTemplates that these use.
@@ -154,22 +133,11 @@ async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Resul
         documents.extend(referenced(client, namespace, reference).await?);
     }
     let of_cluster = ListParams::default().labels(&format!("{}={name}", meta::CLUSTER_NAME_LABEL));
-    documents.extend(
-        listed(
-            client,
-            namespace,
-            [meta::CORE_GROUP, "v1beta2", "MachineDeployment"],
-            &of_cluster,
-        )
-        .await?,
-    );
+    documents.extend(listed(client, namespace, [meta::CORE_GROUP, "v1beta2", "MachineDeployment"], &of_cluster).await?);
     let kind = [meta::GROUP, meta::VERSION, "AWSMachineTemplate"];
     let templates = listed(client, namespace, kind, &ListParams::default()).await?;
     let used = templates.into_iter().filter(|template| {
-        let name = template
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let name = template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         documents.iter().any(|document| uses(document, name))
     });
     let used: Vec<Value> = used.collect();
@@ -187,10 +155,7 @@ async fn referenced(client: &Client, namespace: &str, reference: &ContractRefere
         return Ok(None);
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let object = api
-        .get_opt(name)
-        .await
-        .with_context(|| format!("{kind} {name} cannot be read"))?;
+    let object = api.get_opt(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
     Ok(object.map(serde_json::to_value).transpose()?)
 }
 
@@ -202,16 +167,10 @@ async fn listed(
 ) -> Result<Vec<Value>> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let list = api
-        .list(parameters)
-        .await
-        .with_context(|| format!("the {kind}s cannot be listed"))?;
+    let list = api.list(parameters).await.with_context(|| format!("the {kind}s cannot be listed"))?;
     let objects = list.items.into_iter().map(|mut object| {
         // The items of a list have no apiVersion and kind.
-        object.types = Some(kube::core::TypeMeta {
-            api_version: format!("{group}/{version}"),
-            kind: kind.to_owned(),
-        });
+        object.types = Some(kube::core::TypeMeta { api_version: format!("{group}/{version}"), kind: kind.to_owned() });
         serde_json::to_value(object)
     });
     Ok(objects.collect::<Result<_, _>>()?)

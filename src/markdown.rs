@@ -32,10 +32,7 @@ pub(crate) fn with_part(text: &str, name: &str, content: &str) -> Option<String>
 }
 
 fn markers(name: &str) -> [String; 2] {
-    [
-        format!("<!-- {name}: written by `make generate` -->\n"),
-        format!("<!-- {name}: end -->\n"),
-    ]
+    [format!("<!-- {name}: written by `make generate` -->\n"), format!("<!-- {name}: end -->\n")]
 }
 
 #[cfg(test)]

@@ -164,17 +164,12 @@ fn owner(documents: &[Value], aws_cluster: &AWSCluster) -> Result<Option<Cluster
 /// A Cluster whose machines read their network from objects among the documents, or name it in their spec.
 fn sourced(documents: &[Value]) -> Result<Described> {
     let Some(cluster) = only::<Cluster>(documents, meta::CORE_GROUP, "Cluster")? else {
-        bail!(
-            "neither an unmanaged AWSCluster nor a Cluster among the {} objects",
-            documents.len()
-        );
+        bail!("neither an unmanaged AWSCluster nor a Cluster among the {} objects", documents.len());
     };
     let machines = machines_of(documents)?;
     let mut networks = Vec::new();
     for of_template in &machines {
-        let MachineDemand {
-            template, spec, role, ..
-        } = of_template;
+        let MachineDemand { template, spec, role, .. } = of_template;
         let merged = network_in_documents(documents, &cluster, template, spec, (*role).into());
         if let Some(problem) = merged.problem {
             bail!(
@@ -247,11 +242,7 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
                 .collect();
             MachineDemand {
                 template: format!("AWSMachineTemplate/{name}"),
-                role: if is_control_plane {
-                    RoleOfMachines::ControlPlane
-                } else {
-                    RoleOfMachines::Worker
-                },
+                role: if is_control_plane { RoleOfMachines::ControlPlane } else { RoleOfMachines::Worker },
                 replicas: i32::try_from(replicas.max(1)).unwrap_or(i32::MAX),
                 failure_domains,
                 spec: template.spec.template.spec.clone(),
@@ -367,10 +358,7 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
         let [control_plane, workers] = objects.machines.as_slice() else {
             panic!("two templates expected: {:?}", objects.machines);
         };
-        assert_eq!(
-            (control_plane.role, control_plane.replicas),
-            (RoleOfMachines::ControlPlane, 4)
-        );
+        assert_eq!((control_plane.role, control_plane.replicas), (RoleOfMachines::ControlPlane, 4));
         assert_eq!((workers.role, workers.replicas), (RoleOfMachines::Worker, 3));
         assert_eq!(workers.failure_domains, ["eu-west-1a".to_owned()].into());
         assert_eq!(workers.spec.instance_type, "t3.large");
@@ -384,10 +372,7 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
         );
         let read = |text: &str| managed(&documents(text)?);
         let (aws_cluster, cluster) = read(&managed_one).expect("objects");
-        assert_eq!(
-            (aws_cluster.name_any().as_str(), cluster.name_any().as_str()),
-            ("dev", "prod")
-        );
+        assert_eq!((aws_cluster.name_any().as_str(), cluster.name_any().as_str()), ("dev", "prod"));
         assert_eq!(aws_cluster.metadata.namespace.as_deref(), Some("default"));
         assert!(aws_cluster.metadata.finalizers.is_none() && aws_cluster.metadata.deletion_timestamp.is_none());
         let alone = managed_one.split("---").next().unwrap_or_default();
@@ -410,14 +395,8 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
         let table = [
             ("a: ${B}", "has variables"),
             ("a: [", "no YAML"),
-            (
-                "a: b",
-                "neither an unmanaged AWSCluster nor a Cluster among the 1 objects",
-            ),
-            (
-                without_map.as_str(),
-                "ConfigMap/network, which spec.networkSources[0] names, does not exist",
-            ),
+            ("a: b", "neither an unmanaged AWSCluster nor a Cluster among the 1 objects"),
+            (without_map.as_str(), "ConfigMap/network, which spec.networkSources[0] names, does not exist"),
             (without_machines.as_str(), "no object in the file says a region"),
             (managed.as_str(), "AWSCluster dev is not unmanaged"),
             (two.as_str(), "several objects of kind AWSCluster, dev and other"),

@@ -55,9 +55,6 @@ mod tests {
     fn the_page_has_all_rules() {
         let page = include_str!("../docs/preflight.md");
         let updated = markdown::with_part(page, PART, &document()).expect("the page has the markers");
-        assert!(
-            page == updated,
-            "docs/preflight.md is not up to date: run `make generate`"
-        );
+        assert!(page == updated, "docs/preflight.md is not up to date: run `make generate`");
     }
 }

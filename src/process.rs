@@ -24,10 +24,7 @@ use crate::duration_flag::GoDuration;
 /// Namespace of the process if `POD_NAMESPACE` is not set.
 const DEFAULT_NAMESPACE: &str = "capa-rs-system";
 /// The crates of this provider, and the AWS SDK, whose trace logs contain whole requests, including user data.
-const LOG_TARGETS: LogTargets = LogTargets {
-    own: "capa_",
-    libraries: &["aws"],
-};
+const LOG_TARGETS: LogTargets = LogTargets { own: "capa_", libraries: &["aws"] };
 /// The address that turns a server off, as in controller-runtime.
 const NO_ADDRESS: &str = "0";
 /// How long controllers may take to finish their reconciles after the process is asked to stop.
@@ -94,10 +91,7 @@ pub(crate) struct ProcessFlags {
 
 /// The namespace of this process, from the environment variable that the Deployment sets.
 pub(crate) fn own_namespace() -> String {
-    std::env::var("POD_NAMESPACE")
-        .ok()
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+    std::env::var("POD_NAMESPACE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
 /// Runs `work` on a new runtime until SIGTERM or SIGINT.
@@ -135,9 +129,7 @@ impl ProcessFlags {
                 let file = Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
                 proxy::of_environment(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
             }
-            None => Config::infer()
-                .await
-                .context("neither --kubeconfig nor a service account of a pod is there")?,
+            None => Config::infer().await.context("neither --kubeconfig nor a service account of a pod is there")?,
         };
         Client::try_from(config).context("failed to build the Kubernetes client")
     }
@@ -153,11 +145,7 @@ impl ProcessFlags {
             retry_period: self.leader_elect_retry_period.into(),
             ..LeaseSettings::new(own_namespace(), lease)
         };
-        Ok(Some(LeaderElection::new(
-            runtime.client.clone(),
-            settings,
-            &runtime.metrics,
-        )?))
+        Ok(Some(LeaderElection::new(runtime.client.clone(), settings, &runtime.metrics)?))
     }
 
     /// Serves liveness and readiness.
@@ -174,17 +162,12 @@ impl ProcessFlags {
             return Ok(());
         }
         let protection = if self.insecure_diagnostics {
-            warn!(
-                address = self.diagnostics_address,
-                "metrics are served to everybody who reaches the address"
-            );
+            warn!(address = self.diagnostics_address, "metrics are served to everybody who reaches the address");
             Protection::None
         } else {
             Protection::Secure(client.clone(), Tls::self_signed(self.tls_min_version)?)
         };
-        let listener = listen::bind(&self.diagnostics_address)
-            .await
-            .context("--diagnostics-address")?;
+        let listener = listen::bind(&self.diagnostics_address).await.context("--diagnostics-address")?;
         let served = diagnostics::serve(listener, Arc::new(registry), protection, tasks.stop());
         tasks.spawn("diagnostics server", served);
         Ok(())

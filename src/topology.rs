@@ -11,10 +11,8 @@ use crate::{facts, live};
 
 /// Flags of `capa-rs topology`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  capa-rs topology -f cluster.yaml -o svg > cluster.svg\n  \
-                  capa-rs topology prod -n team-a -o mermaid"
-)]
+#[command(after_help = "Examples:\n  capa-rs topology -f cluster.yaml -o svg > cluster.svg\n  \
+                  capa-rs topology prod -n team-a -o mermaid")]
 pub(crate) struct Flags {
     /// Name of a Cluster in the management cluster.
     #[arg(required_unless_present_any = ["file", "facts"], conflicts_with_all = ["file", "facts"])]

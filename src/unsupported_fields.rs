@@ -32,9 +32,6 @@ mod tests {
     fn the_page_lists_the_fields_without_effect() {
         let page = include_str!("../docs/fields-without-effect.md");
         let updated = markdown::with_part(page, PART, &unsupported::document()).expect("the page has the markers");
-        assert!(
-            page == updated,
-            "docs/fields-without-effect.md is not up to date: run `make generate`"
-        );
+        assert!(page == updated, "docs/fields-without-effect.md is not up to date: run `make generate`");
     }
 }

@@ -40,10 +40,7 @@ mod tests {
         let said: Value = serde_saphyr::from_str(&text()).unwrap();
         let metadata: Value = serde_saphyr::from_str(include_str!("../metadata.yaml")).unwrap();
         assert_eq!(said["contract"], metadata["releaseSeries"][0]["contract"]);
-        let numbers = format!(
-            "{}.{}",
-            metadata["releaseSeries"][0]["major"], metadata["releaseSeries"][0]["minor"]
-        );
+        let numbers = format!("{}.{}", metadata["releaseSeries"][0]["major"], metadata["releaseSeries"][0]["minor"]);
         let version = said["version"].as_str().unwrap();
         assert!(version.starts_with(&format!("v{numbers}.")), "{version}");
         assert_eq!(said["apiVersion"], "infrastructure.cluster.x-k8s.io/v1beta2");

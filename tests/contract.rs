@@ -1,10 +1,6 @@
 //! `docs/contract.md` and `docs/security.md` against the tests they name.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "all of this is test code, where a panic is a failed test"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is test code, where a panic is a failed test")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,11 +23,7 @@ fn rows(document: &str) -> Vec<String> {
         Some((number.parse::<usize>().ok()?, (*state).to_owned()))
     });
     let (numbers, states): (Vec<_>, Vec<_>) = rows.unzip();
-    assert_eq!(
-        numbers,
-        (1..=ROWS).collect::<Vec<_>>(),
-        "one row a requirement, in order"
-    );
+    assert_eq!(numbers, (1..=ROWS).collect::<Vec<_>>(), "one row a requirement, in order");
     states
 }
 
@@ -48,10 +40,9 @@ fn tests(state: &str) -> Vec<(String, String)> {
 fn has_test(source: &str, name: &str) -> bool {
     let mut marked = false;
     for line in source.lines().map(str::trim) {
-        let is_function = ["fn ", "async fn "].iter().any(|start| {
-            line.strip_prefix(start)
-                .is_some_and(|rest| rest.starts_with(&format!("{name}(")))
-        });
+        let is_function = ["fn ", "async fn "]
+            .iter()
+            .any(|start| line.strip_prefix(start).is_some_and(|rest| rest.starts_with(&format!("{name}("))));
         if is_function && marked {
             return true;
         }
@@ -70,10 +61,7 @@ fn contract_rows_name_a_test_or_a_reason() {
             }
         } else {
             let why = state.strip_prefix("open: ").unwrap_or_default();
-            assert!(
-                why.len() > 10,
-                "{number} is neither done nor open for a reason: {state}"
-            );
+            assert!(why.len() > 10, "{number} is neither done nor open for a reason: {state}");
         }
     }
 }

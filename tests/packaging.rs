@@ -1,10 +1,6 @@
 //! The image and what runs it, against each other and against the program.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "all of this is test code, where a panic is a failed test"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is test code, where a panic is a failed test")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,9 +52,7 @@ fn a_deployment_gives_its_process_flags_that_it_takes() {
     for deployment in deployments() {
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         let arguments = container["args"].as_array().unwrap();
-        let arguments = arguments
-            .iter()
-            .map(|argument| with_defaults(argument.as_str().unwrap()));
+        let arguments = arguments.iter().map(|argument| with_defaults(argument.as_str().unwrap()));
         let command = std::iter::once("capa-rs".to_owned()).chain(arguments);
         if let Err(error) = Cli::try_parse_from(command) {
             panic!("{error}");
@@ -76,10 +70,7 @@ fn image_and_deployments_agree_on_program_and_user() {
         let program = container["command"][0].as_str().unwrap();
         assert_eq!(container["command"], serde_json::json!([program]));
         assert_eq!(instruction(&dockerfile, "ENTRYPOINT"), format!("[\"{program}\"]"));
-        assert_eq!(
-            instruction(&dockerfile, "COPY"),
-            format!("--from=build /capa-rs {program}")
-        );
+        assert_eq!(instruction(&dockerfile, "COPY"), format!("--from=build /capa-rs {program}"));
         let context = &pod["securityContext"];
         let user = format!("{}:{}", context["runAsUser"], context["runAsGroup"]);
         assert_eq!(instruction(&dockerfile, "USER"), user);
@@ -89,28 +80,15 @@ fn image_and_deployments_agree_on_program_and_user() {
 #[test]
 fn the_image_build_has_all_crates_and_the_pinned_compiler() {
     let channel = read("rust-toolchain.toml");
-    let version = channel
-        .lines()
-        .find_map(|line| line.strip_prefix("channel = "))
-        .unwrap();
+    let version = channel.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap();
     let dockerfile = read("Dockerfile");
     assert!(dockerfile.contains(&format!("ARG RUST_VERSION={}\n", version.trim_matches('"'))));
     let manifest = read("Cargo.toml");
-    let members = manifest
-        .lines()
-        .find_map(|line| line.strip_prefix("members = "))
-        .unwrap();
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
     let members: Vec<String> = serde_json::from_str(members).unwrap();
     let ignored = read(".dockerignore");
-    for member in members
-        .iter()
-        .map(String::as_str)
-        .chain(["src", "Cargo.toml", "Cargo.lock"])
-    {
-        assert!(
-            ignored.lines().any(|line| line == format!("!{member}")),
-            "{member} is not sent"
-        );
+    for member in members.iter().map(String::as_str).chain(["src", "Cargo.toml", "Cargo.lock"]) {
+        assert!(ignored.lines().any(|line| line == format!("!{member}")), "{member} is not sent");
     }
 }
 
@@ -144,9 +122,7 @@ fn the_tiltfile_names_existing_files() {
     let deployment = deployment();
     let name = deployment["metadata"]["name"].as_str().unwrap();
     assert!(tiltfile.contains(&format!("k8s_resource('{name}'")));
-    let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
-        .as_str()
-        .unwrap();
+    let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
     let (image, _) = image.split_once(':').unwrap();
     assert!(tiltfile.contains(&format!("docker_build('{image}'")));
 }

@@ -1,10 +1,6 @@
 //! `templates/` against the parts that its cluster templates are rendered from.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "all of this is test code, where a panic is a failed test"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is test code, where a panic is a failed test")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,20 +27,10 @@ fn cluster_templates_equal_what_their_parts_render() {
     let output = Command::new(script).arg(&rendered).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    let (rendered, kept) = (
-        cluster_templates(&rendered),
-        cluster_templates(&repository.join("templates")),
-    );
-    assert_eq!(
-        kept.keys().collect::<Vec<_>>(),
-        rendered.keys().collect::<Vec<_>>(),
-        "the flavors in templates/"
-    );
+    let (rendered, kept) = (cluster_templates(&rendered), cluster_templates(&repository.join("templates")));
+    assert_eq!(kept.keys().collect::<Vec<_>>(), rendered.keys().collect::<Vec<_>>(), "the flavors in templates/");
     for (name, text) in rendered {
-        assert!(
-            kept[&name] == text,
-            "templates/{name} is not up to date: run `make generate`"
-        );
+        assert!(kept[&name] == text, "templates/{name} is not up to date: run `make generate`");
     }
 }
 
@@ -56,22 +42,13 @@ fn objects_and_subnets(template: &str) -> (Vec<&str>, usize) {
 }
 
 /// The flavors whose subnets are named outside the template.
-const WITHOUT_SUBNETS: [&str; 7] = [
-    "ack",
-    "crossplane",
-    "managed-by",
-    "managed-clusterclass",
-    "managed",
-    "terraform",
-    "unmanaged-discovery",
-];
+const WITHOUT_SUBNETS: [&str; 7] =
+    ["ack", "crossplane", "managed-by", "managed-clusterclass", "managed", "terraform", "unmanaged-discovery"];
 
 #[test]
 fn each_flavor_with_subnets_is_there_for_one_two_and_three() {
     let templates = cluster_templates(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("templates"));
-    let names = templates
-        .keys()
-        .filter_map(|name| name.strip_prefix("cluster-template-")?.strip_suffix(".yaml"));
+    let names = templates.keys().filter_map(|name| name.strip_prefix("cluster-template-")?.strip_suffix(".yaml"));
     let (variants, flavors): (Vec<&str>, Vec<&str>) = names.partition(|name| name.contains("subnet"));
     let (without, with): (Vec<&str>, Vec<&str>) =
         flavors.into_iter().partition(|flavor| WITHOUT_SUBNETS.contains(flavor));

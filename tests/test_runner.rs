@@ -28,14 +28,7 @@ fn run(first: &str, again: &str, fails_again: bool) -> std::io::Result<(Output, 
     let ran = Command::new(format!("{ROOT}/hack/tests/run.sh"))
         .args(["--tests", "--"])
         .current_dir(ROOT)
-        .env(
-            "PATH",
-            format!(
-                "{}:{}",
-                folder.path().display(),
-                std::env::var("PATH").unwrap_or_default()
-            ),
-        )
+        .env("PATH", format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default()))
         .env("XDG_CACHE_HOME", folder.path())
         .output()?;
     let noted = fs::read_to_string(path("capa-rs/flaky-stories")).unwrap_or_default();
@@ -56,17 +49,9 @@ fn failures(names: &[&str]) -> String {
 
 #[test]
 fn a_story_that_passes_the_second_time_is_flaky_and_the_run_green() {
-    let (ran, noted) = run(
-        &format!("{}{FAILED_PROGRAM}", failures(&["stories::a::b"])),
-        PASSED,
-        false,
-    )
-    .unwrap();
+    let (ran, noted) = run(&format!("{}{FAILED_PROGRAM}", failures(&["stories::a::b"])), PASSED, false).unwrap();
     assert!(ran.status.success(), "{ran:?}");
-    assert!(
-        String::from_utf8_lossy(&ran.stdout).ends_with("FLAKY stories::a::b\n"),
-        "{ran:?}"
-    );
+    assert!(String::from_utf8_lossy(&ran.stdout).ends_with("FLAKY stories::a::b\n"), "{ran:?}");
     assert!(noted.ends_with(" stories::a::b\n"), "{noted}");
 }
 
@@ -77,53 +62,20 @@ fn a_run_is_red_unless_at_most_two_stories_alone_have_failed_and_pass_again() {
     let other_program = FAILED_PROGRAM.replace("e2e", "fleet");
     for (first, again, fails_again, why) in [
         (format!("{one}{FAILED_PROGRAM}"), PASSED, true, "it fails again"),
-        (
-            format!("{one}{FAILED_PROGRAM}"),
-            &nothing,
-            false,
-            "no test was run again",
-        ),
-        (
-            format!(
-                "{}{FAILED_PROGRAM}",
-                failures(&["stories::a", "stories::b", "stories::c"])
-            ),
-            PASSED,
-            false,
-            "three",
-        ),
-        (
-            format!("{}{FAILED_PROGRAM}", failures(&["stories::a", "aws::b"])),
-            PASSED,
-            false,
-            "a test that is no story",
-        ),
+        (format!("{one}{FAILED_PROGRAM}"), &nothing, false, "no test was run again"),
+        (format!("{}{FAILED_PROGRAM}", failures(&["stories::a", "stories::b", "stories::c"])), PASSED, false, "three"),
+        (format!("{}{FAILED_PROGRAM}", failures(&["stories::a", "aws::b"])), PASSED, false, "a test that is no story"),
         (format!("{one}{other_program}"), PASSED, false, "another program"),
         (format!("{one}{one}{FAILED_PROGRAM}"), PASSED, false, "two programs"),
-        (
-            format!("test stories::a ... FAILED\n{FAILED_PROGRAM}"),
-            PASSED,
-            false,
-            "the program has not ended",
-        ),
-        (
-            one.replace("1 failed", "2 failed") + FAILED_PROGRAM,
-            PASSED,
-            false,
-            "a failure without a name",
-        ),
+        (format!("test stories::a ... FAILED\n{FAILED_PROGRAM}"), PASSED, false, "the program has not ended"),
+        (one.replace("1 failed", "2 failed") + FAILED_PROGRAM, PASSED, false, "a failure without a name"),
         (
             format!("{one}  process didn't exit successfully: `e2e` (signal: 9)\n{FAILED_PROGRAM}"),
             PASSED,
             false,
             "killed",
         ),
-        (
-            "error: could not compile `capa-api`\n".to_owned(),
-            PASSED,
-            false,
-            "nothing was run",
-        ),
+        ("error: could not compile `capa-api`\n".to_owned(), PASSED, false, "nothing was run"),
     ] {
         let (ran, noted) = run(&first, again, fails_again).unwrap();
         assert!(!ran.status.success(), "{why}: {ran:?}");

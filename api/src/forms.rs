@@ -100,8 +100,7 @@ fn is_kms_key_id(text: &str) -> bool {
 
 fn is_kms_alias(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-".contains(&byte);
-    text.strip_prefix("alias/")
-        .is_some_and(|name| (1..=250).contains(&name.len()) && name.bytes().all(is_allowed))
+    text.strip_prefix("alias/").is_some_and(|name| (1..=250).contains(&name.len()) && name.bytes().all(is_allowed))
 }
 
 /// Whether an S3 bucket can have this name: 3 to 63 lower case letters, digits, dots and hyphens.
@@ -181,14 +180,8 @@ mod tests {
 
     #[test]
     fn a_region_is_two_or_three_words_and_a_number() {
-        let right = [
-            "eu-west-1",
-            "us-gov-west-1",
-            "us-isob-east-1",
-            "eusc-de-east-1",
-            "ap-southeast-7",
-            "cn-northwest-1",
-        ];
+        let right =
+            ["eu-west-1", "us-gov-west-1", "us-isob-east-1", "eusc-de-east-1", "ap-southeast-7", "cn-northwest-1"];
         let wrong = [
             "",
             "../x",
@@ -214,17 +207,7 @@ mod tests {
     #[test]
     fn an_instance_type_is_a_family_and_a_size() {
         let right = ["t3.large", "m7i-flex.large", "u-6tb1.56xlarge", "c7g.metal-48xl"];
-        let wrong = [
-            "",
-            "t3",
-            "t3.",
-            ".large",
-            "t3.*",
-            "T3.large",
-            "t3.large.x",
-            "-.x",
-            "a b.c",
-        ];
+        let wrong = ["", "t3", "t3.", ".large", "t3.*", "T3.large", "t3.large.x", "-.x", "a b.c"];
         assert_form(is_instance_type, &right, &wrong);
     }
 
@@ -262,19 +245,7 @@ mod tests {
         let longest = "a".repeat(NAME_LENGTH);
         let too_long = "a".repeat(NAME_LENGTH + 1);
         let right = ["a", "dev-x7k2p", "a.b-c.1", &longest];
-        let wrong = [
-            "",
-            "../../kube-system/secrets/x",
-            "a/b",
-            "a..b",
-            ".a",
-            "-a",
-            "a-",
-            "A",
-            "a_b",
-            "a?b",
-            &too_long,
-        ];
+        let wrong = ["", "../../kube-system/secrets/x", "a/b", "a..b", ".a", "-a", "a-", "A", "a_b", "a?b", &too_long];
         assert_form(is_dns_subdomain, &right, &wrong);
     }
 

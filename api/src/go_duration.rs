@@ -30,9 +30,8 @@ pub fn parse(text: &str) -> Option<Duration> {
             Some(after) => digits(after),
             None => ("", after),
         };
-        let (unit, after) = UNITS
-            .iter()
-            .find_map(|(name, unit)| after.strip_prefix(name).map(|after| (*unit, after)))?;
+        let (unit, after) =
+            UNITS.iter().find_map(|(name, unit)| after.strip_prefix(name).map(|after| (*unit, after)))?;
         nanoseconds = nanoseconds.checked_add(amount(whole, fraction, unit)?)?;
         if after.is_empty() {
             return Some(Duration::from_nanos(u64::try_from(nanoseconds).ok()?));
@@ -48,9 +47,7 @@ fn amount(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     }
     let number = |digits: &str| digits.bytes().fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0'));
     let scale = fraction.bytes().fold(1, |scale: u128, _| scale * 10);
-    number(whole)
-        .checked_mul(unit)?
-        .checked_add(number(fraction) * unit / scale)
+    number(whole).checked_mul(unit)?.checked_add(number(fraction) * unit / scale)
 }
 
 /// The digits at the beginning of a text, and the rest.

@@ -26,10 +26,7 @@ where
     let Value::Array(entries) = Value::deserialize(deserializer)? else {
         return Ok(Vec::new());
     };
-    Ok(entries
-        .into_iter()
-        .filter_map(|entry| T::deserialize(entry).ok())
-        .collect())
+    Ok(entries.into_iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
 }
 
 #[cfg(test)]
@@ -52,25 +49,13 @@ mod tests {
     #[test]
     fn well_typed_values_are_read() {
         let status = read(json!({"ready": true, "zones": ["a", "b"]}));
-        assert_eq!(
-            status,
-            Status {
-                ready: Some(true),
-                zones: vec!["a".to_owned(), "b".to_owned()]
-            }
-        );
+        assert_eq!(status, Status { ready: Some(true), zones: vec!["a".to_owned(), "b".to_owned()] });
     }
 
     #[test]
     fn ill_typed_values_read_as_absent_and_spare_their_neighbours() {
         assert_eq!(read(json!({"ready": {"since": 1}, "zones": ["a"]})).zones, ["a"]);
-        assert_eq!(
-            read(json!({"ready": true, "zones": {"a": {}}})),
-            Status {
-                ready: Some(true),
-                zones: vec![]
-            }
-        );
+        assert_eq!(read(json!({"ready": true, "zones": {"a": {}}})), Status { ready: Some(true), zones: vec![] });
         assert_eq!(read(json!({"zones": ["a", 7, null]})).zones, ["a"]);
         assert_eq!(read(json!({"ready": null, "zones": null})), Status::default());
     }

@@ -238,34 +238,16 @@ mod tests {
     }
 
     fn annotated(key: &str, value: &str) -> ObjectMeta {
-        ObjectMeta {
-            annotations: Some([(key.to_owned(), value.to_owned())].into()),
-            ..ObjectMeta::default()
-        }
+        ObjectMeta { annotations: Some([(key.to_owned(), value.to_owned())].into()), ..ObjectMeta::default() }
     }
 
     #[test]
     fn owner_is_found_by_kind_and_group_alone() {
-        assert_eq!(
-            owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Cluster", Some(false))),
-            Some("dev")
-        );
-        assert_eq!(
-            owner_cluster_name(&owned_by("cluster.x-k8s.io/v1alpha3", "Cluster", None)),
-            Some("dev")
-        );
-        assert_eq!(
-            owner_cluster_name(&owned_by("example.org/v1beta2", "Cluster", Some(true))),
-            None
-        );
-        assert_eq!(
-            owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Machine", Some(true))),
-            None
-        );
-        assert_eq!(
-            owner_machine_name(&owned_by("cluster.x-k8s.io/v1beta2", "Machine", Some(true))),
-            Some("dev")
-        );
+        assert_eq!(owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Cluster", Some(false))), Some("dev"));
+        assert_eq!(owner_cluster_name(&owned_by("cluster.x-k8s.io/v1alpha3", "Cluster", None)), Some("dev"));
+        assert_eq!(owner_cluster_name(&owned_by("example.org/v1beta2", "Cluster", Some(true))), None);
+        assert_eq!(owner_cluster_name(&owned_by("cluster.x-k8s.io/v1beta2", "Machine", Some(true))), None);
+        assert_eq!(owner_machine_name(&owned_by("cluster.x-k8s.io/v1beta2", "Machine", Some(true))), Some("dev"));
         assert_eq!(owner_cluster_name(&ObjectMeta::default()), None);
     }
 

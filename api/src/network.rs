@@ -124,11 +124,7 @@ impl MachineNetwork {
             take("imageLookup.baseOS", 64, &mut lookup.base_os);
         }
         if let Some(bucket) = self.bootstrap_bucket_mut() {
-            take(
-                "bootstrapStorage.s3.presignedURLDuration",
-                64,
-                &mut bucket.presigned_url_duration,
-            );
+            take("bootstrapStorage.s3.presignedURLDuration", 64, &mut bucket.presigned_url_duration);
         }
         for subnet in &mut self.subnets {
             take("subnets[].availabilityZone", 64, &mut subnet.availability_zone);
@@ -148,11 +144,7 @@ impl MachineNetwork {
             }
         }
         let limit = ID_LENGTH;
-        taken.extend(
-            ids.into_iter()
-                .filter(|(_, any)| *any)
-                .map(|(field, _)| Oversized { field, limit }),
-        );
+        taken.extend(ids.into_iter().filter(|(_, any)| *any).map(|(field, _)| Oversized { field, limit }));
         taken.dedup();
         taken
     }
@@ -273,10 +265,7 @@ impl NetworkSecurityGroups {
     pub fn from_overrides(overrides: &BTreeMap<String, String>) -> Self {
         let id = |role: SecurityGroupRole| overrides.get(role.as_str()).filter(|id| !id.is_empty()).cloned();
         Self {
-            all: [SecurityGroupRole::Node, SecurityGroupRole::Lb]
-                .into_iter()
-                .filter_map(id)
-                .collect(),
+            all: [SecurityGroupRole::Node, SecurityGroupRole::Lb].into_iter().filter_map(id).collect(),
             control_plane: id(SecurityGroupRole::ControlPlane).into_iter().collect(),
             worker: vec![],
         }
@@ -381,10 +370,7 @@ mod tests {
 
     #[test]
     fn only_local_and_wavelength_zones_are_edge_zones() {
-        let subnet = |zone_type| NetworkSubnet {
-            zone_type,
-            ..NetworkSubnet::default()
-        };
+        let subnet = |zone_type| NetworkSubnet { zone_type, ..NetworkSubnet::default() };
         assert!(subnet(Some(ZoneType::LocalZone)).is_edge());
         assert!(subnet(Some(ZoneType::WavelengthZone)).is_edge());
         assert!(!subnet(Some(ZoneType::AvailabilityZone)).is_edge());
@@ -408,20 +394,14 @@ mod tests {
     #[test]
     fn a_subnet_without_roles_serves_both() {
         let everyone = NetworkSubnet::default();
-        let workers = NetworkSubnet {
-            roles: vec![MachineRole::Worker],
-            ..NetworkSubnet::default()
-        };
+        let workers = NetworkSubnet { roles: vec![MachineRole::Worker], ..NetworkSubnet::default() };
         assert!(everyone.serves(MachineRole::ControlPlane) && everyone.serves(MachineRole::Worker));
         assert!(!workers.serves(MachineRole::ControlPlane) && workers.serves(MachineRole::Worker));
     }
 
     #[test]
     fn zone_types_are_spelled_as_ec2_does() {
-        assert_eq!(
-            serde_json::to_value(ZoneType::WavelengthZone).unwrap(),
-            "wavelength-zone"
-        );
+        assert_eq!(serde_json::to_value(ZoneType::WavelengthZone).unwrap(), "wavelength-zone");
         assert_eq!(ZoneType::LocalZone.to_string(), "local-zone");
     }
 

@@ -93,10 +93,7 @@ mod tests {
             (&[Field("subnets")], "a list of objects with id"),
             (&[Field("subnets"), Item], "an object with id"),
             (&[Field("subnets"), Item, Field("ipv6")], "true or false"),
-            (
-                &[Field("subnets"), Item, Field("roles")],
-                "a list of ControlPlane, Worker",
-            ),
+            (&[Field("subnets"), Item, Field("roles")], "a list of ControlPlane, Worker"),
             (&[Field("controlPlaneTargets"), Item, Field("port")], "a whole number"),
             (&[Field("additionalTags"), Field("team")], "a string"),
             (&[Field("region"), Field("unheard-of")], "a string"),

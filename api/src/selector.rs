@@ -89,15 +89,9 @@ mod tests {
             let selector = serde_json::from_value(json!({"matchExpressions": [expressions]})).unwrap();
             parsed(&selector).map(|selector| selector.matches(&labels))
         };
-        assert_eq!(
-            matches(json!({"key": "team", "operator": "In", "values": ["a"]})),
-            Some(true)
-        );
+        assert_eq!(matches(json!({"key": "team", "operator": "In", "values": ["a"]})), Some(true));
         assert_eq!(matches(json!({"key": "team", "operator": "In"})), None);
-        assert_eq!(
-            matches(json!({"key": "team", "operator": "Like", "values": ["a"]})),
-            None
-        );
+        assert_eq!(matches(json!({"key": "team", "operator": "Like", "values": ["a"]})), None);
         assert!(parsed(&LabelSelector::default()).is_some_and(|all| all.selects_all()));
     }
 }

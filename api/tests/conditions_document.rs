@@ -1,10 +1,7 @@
 //! docs/conditions.md has every condition and reason that the code has, and no others; docs/troubleshooting.md has a
 //! remedy for each of these reasons that is a problem.
 
-#![allow(
-    clippy::panic,
-    reason = "all of this is test code, where a panic is a failed test with a place and a reason"
-)]
+#![allow(clippy::panic, reason = "all of this is test code, where a panic is a failed test with a place and a reason")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,17 +21,12 @@ fn conditions_explained() -> BTreeSet<&'static str> {
 
 fn reasons_explained() -> BTreeSet<&'static str> {
     let rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `"));
-    rows.filter_map(|row| row.split_once("` |"))
-        .map(|(reason, _)| reason)
-        .collect()
+    rows.filter_map(|row| row.split_once("` |")).map(|(reason, _)| reason).collect()
 }
 
 #[test]
 fn the_document_explains_every_condition_type() {
-    let in_code: BTreeSet<&str> = ConditionType::VARIANTS
-        .iter()
-        .map(|condition| condition.as_str())
-        .collect();
+    let in_code: BTreeSet<&str> = ConditionType::VARIANTS.iter().map(|condition| condition.as_str()).collect();
     assert_eq!(conditions_explained(), in_code);
 }
 
@@ -76,9 +68,7 @@ fn bad_reasons(rows: &[Vec<&'static str>]) -> BTreeSet<&'static str> {
     let is_good = |reason: &str| GOOD.iter().any(|good| good.as_str() == reason);
     let first_cells = rows.iter().filter_map(|cells| cells.first());
     let all = first_cells.flat_map(|cell| cell.split(", "));
-    all.map(|reason| reason.trim_matches('`'))
-        .filter(|reason| !is_good(reason))
-        .collect()
+    all.map(|reason| reason.trim_matches('`')).filter(|reason| !is_good(reason)).collect()
 }
 
 /// The tables of docs/troubleshooting.md about conditions.
@@ -93,15 +83,8 @@ fn every_bad_reason_of_a_condition_has_a_remedy() {
     let (explained, remedies) = (tables(DOCUMENT, "### "), remedies());
     let of = |tables: &Tables, heading: &str| bad_reasons(tables.get(heading).map_or(&[], Vec::as_slice));
     // `Ready` repeats the reasons of the other conditions.
-    for condition in ConditionType::VARIANTS
-        .iter()
-        .filter(|one| **one != ConditionType::Ready)
-    {
-        let bad_status = if *condition == ConditionType::Paused {
-            "True"
-        } else {
-            "False"
-        };
+    for condition in ConditionType::VARIANTS.iter().filter(|one| **one != ConditionType::Ready) {
+        let bad_status = if *condition == ConditionType::Paused { "True" } else { "False" };
         let expected = of(&explained, &format!("`{condition}`"));
         assert!(!expected.is_empty(), "{condition}");
         let found = of(&remedies, &format!("{condition} is {bad_status}"));
@@ -118,10 +101,7 @@ fn every_remedy_has_a_cause_and_ends_with_a_full_stop() {
         for cells in rows {
             assert_eq!(cells.len(), 3, "{heading}: {cells:?}");
             let sentences = cells.iter().skip(1);
-            assert!(
-                sentences.into_iter().all(|cell| cell.ends_with('.')),
-                "{heading}: {cells:?}"
-            );
+            assert!(sentences.into_iter().all(|cell| cell.ends_with('.')), "{heading}: {cells:?}");
         }
     }
 }

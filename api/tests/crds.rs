@@ -1,11 +1,6 @@
 //! What Cluster API's contract and readers of `kubectl explain` require of the generated CRDs.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail as tests do"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +12,8 @@ const CLUSTER: &str = "AWSCluster";
 const MACHINE: &str = "AWSMachine";
 
 fn manifests() -> BTreeMap<String, Value> {
-    let written = crds()
-        .unwrap()
-        .iter()
-        .map(|crd| manifest(crd).unwrap())
-        .collect::<Vec<_>>();
-    written
-        .into_iter()
-        .map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), crd))
-        .collect()
+    let written = crds().unwrap().iter().map(|crd| manifest(crd).unwrap()).collect::<Vec<_>>();
+    written.into_iter().map(|crd| (crd["spec"]["names"]["kind"].as_str().unwrap().to_owned(), crd)).collect()
 }
 
 fn root(crd: &Value) -> &Value {
@@ -34,8 +22,7 @@ fn root(crd: &Value) -> &Value {
 
 /// The schema at a path like `status.conditions`, through the properties of objects.
 fn at<'a>(crd: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.')
-        .try_fold(root(crd), |schema, name| schema["properties"].get(name))
+    path.split('.').try_fold(root(crd), |schema, name| schema["properties"].get(name))
 }
 
 fn expected(crd: &Value, path: &str) -> Value {
@@ -60,11 +47,7 @@ fn fields<'a>(path: &str, schema: &'a Value, visit: &mut impl FnMut(&str, &'a st
 fn names_and_scopes_are_those_that_cluster_api_derives() {
     let wanted = [
         ("AWSCluster", "awsclusters", "Namespaced"),
-        (
-            "AWSClusterControllerIdentity",
-            "awsclustercontrolleridentities",
-            "Cluster",
-        ),
+        ("AWSClusterControllerIdentity", "awsclustercontrolleridentities", "Cluster"),
         ("AWSClusterRoleIdentity", "awsclusterroleidentities", "Cluster"),
         ("AWSClusterStaticIdentity", "awsclusterstaticidentities", "Cluster"),
         ("AWSClusterTemplate", "awsclustertemplates", "Namespaced"),
@@ -73,16 +56,10 @@ fn names_and_scopes_are_those_that_cluster_api_derives() {
         ("AWSNetworkMapping", "awsnetworkmappings", "Cluster"),
     ];
     let crds = manifests();
-    assert_eq!(
-        crds.keys().map(String::as_str).collect::<Vec<_>>(),
-        wanted.map(|(kind, ..)| kind)
-    );
+    assert_eq!(crds.keys().map(String::as_str).collect::<Vec<_>>(), wanted.map(|(kind, ..)| kind));
     for (kind, plural, scope) in wanted {
         let crd = &crds[kind];
-        assert_eq!(
-            crd["metadata"]["name"],
-            format!("{plural}.infrastructure.cluster.x-k8s.io")
-        );
+        assert_eq!(crd["metadata"]["name"], format!("{plural}.infrastructure.cluster.x-k8s.io"));
         assert_eq!(crd["spec"]["names"]["plural"], plural);
         assert_eq!(crd["spec"]["names"]["listKind"], format!("{kind}List"));
         assert_eq!(crd["spec"]["names"]["categories"], json!(["cluster-api"]));
@@ -94,9 +71,7 @@ fn names_and_scopes_are_those_that_cluster_api_derives() {
 #[test]
 fn short_names_are_unique() {
     let crds = manifests();
-    let names = crds
-        .values()
-        .flat_map(|crd| crd["spec"]["names"]["shortNames"].as_array().unwrap());
+    let names = crds.values().flat_map(|crd| crd["spec"]["names"]["shortNames"].as_array().unwrap());
     let names: Vec<&str> = names.map(|name| name.as_str().unwrap()).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     assert_eq!(crds[MACHINE]["spec"]["names"]["shortNames"], json!(["awsm"]));
@@ -107,16 +82,8 @@ fn short_names_are_unique() {
 fn crd_labels_name_the_contract_and_the_provider_only() {
     for (kind, crd) in manifests() {
         let mut labels = crd["metadata"]["labels"].as_object().unwrap().clone();
-        assert_eq!(
-            labels.remove("cluster.x-k8s.io/v1beta2"),
-            Some(json!("v1beta2")),
-            "{kind}"
-        );
-        assert_eq!(
-            labels.remove("cluster.x-k8s.io/provider"),
-            Some(json!("infrastructure-aws-rs")),
-            "{kind}"
-        );
+        assert_eq!(labels.remove("cluster.x-k8s.io/v1beta2"), Some(json!("v1beta2")), "{kind}");
+        assert_eq!(labels.remove("cluster.x-k8s.io/provider"), Some(json!("infrastructure-aws-rs")), "{kind}");
         let network = labels.remove("infrastructure.cluster.x-k8s.io/machine-network");
         assert_eq!(network, (kind == CLUSTER).then(|| json!("v1")), "{kind}");
         let hierarchy = labels.remove("clusterctl.cluster.x-k8s.io/move-hierarchy");
@@ -124,12 +91,8 @@ fn crd_labels_name_the_contract_and_the_provider_only() {
         let moved = labels.remove("clusterctl.cluster.x-k8s.io/move");
         assert_eq!(moved, (kind == "AWSNetworkMapping").then(|| json!("")), "{kind}");
         assert!(labels.is_empty(), "{kind}: {labels:?}");
-        let served: Vec<_> = crd["spec"]["versions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|version| &version["name"])
-            .collect();
+        let served: Vec<_> =
+            crd["spec"]["versions"].as_array().unwrap().iter().map(|version| &version["name"]).collect();
         assert_eq!(served, ["v1beta2"], "{kind}");
     }
 }
@@ -150,10 +113,7 @@ fn status_is_a_subresource_wherever_there_is_one() {
 fn the_endpoint_is_optional_and_bounded() {
     let crds = manifests();
     let endpoint = expected(&crds[CLUSTER], "spec.controlPlaneEndpoint");
-    assert_eq!(
-        (&endpoint["minProperties"], endpoint.get("required")),
-        (&json!(1), None)
-    );
+    assert_eq!((&endpoint["minProperties"], endpoint.get("required")), (&json!(1), None));
     assert_eq!(endpoint["properties"]["host"]["maxLength"], 512);
     assert_eq!(endpoint["properties"]["port"]["maximum"], 65535);
 }
@@ -178,15 +138,9 @@ fn a_machine_has_its_failure_domain_in_the_status_only() {
     assert_eq!(at(machine, "spec.failureDomain"), None);
     assert_eq!(expected(machine, "status.failureDomain")["type"], "string");
     let provider_id = expected(machine, "spec.providerID");
-    assert_eq!(
-        (&provider_id["minLength"], &provider_id["maxLength"]),
-        (&json!(1), &json!(512))
-    );
+    assert_eq!((&provider_id["minLength"], &provider_id["maxLength"]), (&json!(1), &json!(512)));
     let types = &expected(machine, "status.addresses")["items"]["properties"]["type"]["enum"];
-    assert_eq!(
-        *types,
-        json!(["Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"])
-    );
+    assert_eq!(*types, json!(["Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"]));
 }
 
 #[test]
@@ -194,10 +148,7 @@ fn lists_with_several_writers_are_maps() {
     let crds = manifests();
     let list = |kind: &str, path: &str| {
         let list = expected(&crds[kind], path);
-        (
-            list["x-kubernetes-list-type"].clone(),
-            list["x-kubernetes-list-map-keys"].clone(),
-        )
+        (list["x-kubernetes-list-type"].clone(), list["x-kubernetes-list-map-keys"].clone())
     };
     let map = |keys: &[&str]| (json!("map"), json!(keys));
     for kind in [CLUSTER, MACHINE, "AWSMachineTemplate"] {
@@ -208,10 +159,7 @@ fn lists_with_several_writers_are_maps() {
     assert_eq!(list(CLUSTER, "status.resources"), map(&["type", "name"]));
     assert_eq!(list(CLUSTER, "status.preflight.findings"), map(&["rule", "object"]));
     assert_eq!(list(CLUSTER, "spec.network.subnets"), map(&["id"]));
-    assert_eq!(
-        list(CLUSTER, "spec.controlPlaneLoadBalancer.additionalListeners"),
-        map(&["port"])
-    );
+    assert_eq!(list(CLUSTER, "spec.controlPlaneLoadBalancer.additionalListeners"), map(&["port"]));
 }
 
 #[test]
@@ -219,14 +167,8 @@ fn conditions_have_the_shape_of_kubernetes() {
     for kind in [CLUSTER, MACHINE, "AWSMachineTemplate"] {
         let conditions = expected(&manifests()[kind], "status.conditions");
         let condition = &conditions["items"];
-        assert_eq!(
-            condition["required"],
-            json!(["lastTransitionTime", "message", "reason", "status", "type"])
-        );
-        assert_eq!(
-            condition["properties"]["status"]["enum"],
-            json!(["True", "False", "Unknown"])
-        );
+        assert_eq!(condition["required"], json!(["lastTransitionTime", "message", "reason", "status", "type"]));
+        assert_eq!(condition["properties"]["status"]["enum"], json!(["True", "False", "Unknown"]));
         assert_eq!(conditions["maxItems"], 32);
     }
 }
@@ -256,10 +198,7 @@ fn only_the_identities_namespaces_are_nullable() {
 #[test]
 fn bounds_are_whole_numbers() {
     for (kind, crd) in manifests() {
-        assert!(
-            !crd.to_string().contains(".0,") && !crd.to_string().contains(".0}"),
-            "{kind}"
-        );
+        assert!(!crd.to_string().contains(".0,") && !crd.to_string().contains(".0}"), "{kind}");
     }
 }
 
@@ -277,11 +216,7 @@ fn every_kind_is_listed_in_these_columns() {
         ("AWSClusterRoleIdentity", "Role Ready Reason Age", "Message"),
         ("AWSClusterStaticIdentity", "Secret Ready Reason Age", "Message"),
         ("AWSClusterTemplate", "Age", ""),
-        (
-            "AWSMachine",
-            "Cluster Ready Reason Instance Type Zone Age",
-            "Machine Message",
-        ),
+        ("AWSMachine", "Cluster Ready Reason Instance Type Zone Age", "Machine Message"),
         ("AWSMachineTemplate", "Cluster Type Ready Reason Age", "Message"),
     ];
     let crds = manifests();
@@ -337,10 +272,7 @@ fn descriptions_have_no_rust_names() {
         let snake = words.contains('_') && words.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
         snake
             || words.contains("effective_")
-            || words
-                .split("::")
-                .skip(1)
-                .any(|rest| rest.starts_with(char::is_alphabetic))
+            || words.split("::").skip(1).any(|rest| rest.starts_with(char::is_alphabetic))
     };
     for (path, text) in descriptions() {
         let rust: Vec<&str> = text.split_whitespace().filter(|word| is_rust(word)).collect();
@@ -371,11 +303,7 @@ fn a_definition_is_marked_with_its_own_hash() {
     assert_eq!(hashes.len(), crds.len());
     for (kind, crd) in &crds {
         let mut unmarked = crd.clone();
-        let marks = unmarked["metadata"]
-            .as_object_mut()
-            .unwrap()
-            .remove("annotations")
-            .unwrap();
+        let marks = unmarked["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
         assert_eq!(marks.as_object().unwrap().len(), 1, "{kind}");
         assert_eq!(hash(crd), definition_hash(&unmarked.to_string()), "{kind}");
         unmarked["spec"]["scope"] = "Elsewhere".into();
@@ -386,12 +314,7 @@ fn a_definition_is_marked_with_its_own_hash() {
 #[test]
 fn every_field_is_described() {
     for (kind, crd) in manifests() {
-        assert!(
-            root(&crd)["description"]
-                .as_str()
-                .is_some_and(|text| !text.contains("Auto-generated")),
-            "{kind}"
-        );
+        assert!(root(&crd)["description"].as_str().is_some_and(|text| !text.contains("Auto-generated")), "{kind}");
         fields("", root(&crd), &mut |path, _, _, field| {
             let text = field["description"].as_str().unwrap_or_default();
             assert!(text.len() > 10 && text.ends_with('.'), "{kind}{path}: {text:?}");
@@ -408,9 +331,8 @@ fn fields_of_different_types_have_different_descriptions() {
         fields(kind, root(crd), &mut |path, name, neighbours, field| {
             let text = field["description"].as_str().unwrap_or_default();
             let neighbours: Vec<&String> = neighbours.keys().collect();
-            let (first_name, first_neighbours, first_path) = owners
-                .entry(text)
-                .or_insert_with(|| (name, neighbours.clone(), path.to_owned()));
+            let (first_name, first_neighbours, first_path) =
+                owners.entry(text).or_insert_with(|| (name, neighbours.clone(), path.to_owned()));
             let same = *first_name == name && *first_neighbours == neighbours;
             assert!(same, "{path} is described in the words of {first_path}: {text}");
         });

@@ -1,11 +1,6 @@
 //! Objects as users write them, and as the provider stores them, are read without loss.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail as tests do"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fmt::Debug;
 
@@ -19,28 +14,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 const FIXTURES: [(&str, &str); 4] = [
-    (
-        "foreign-infrastructure.yaml",
-        include_str!("fixtures/foreign-infrastructure.yaml"),
-    ),
-    (
-        "managed-awscluster.yaml",
-        include_str!("fixtures/managed-awscluster.yaml"),
-    ),
+    ("foreign-infrastructure.yaml", include_str!("fixtures/foreign-infrastructure.yaml")),
+    ("managed-awscluster.yaml", include_str!("fixtures/managed-awscluster.yaml")),
     ("network-mappings.yaml", include_str!("fixtures/network-mappings.yaml")),
-    (
-        "unmanaged-awscluster.yaml",
-        include_str!("fixtures/unmanaged-awscluster.yaml"),
-    ),
+    ("unmanaged-awscluster.yaml", include_str!("fixtures/unmanaged-awscluster.yaml")),
 ];
 #[test]
 fn fixtures_survive_a_round_trip() {
     for (file, text) in FIXTURES {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
         let api_version = format!("{}/{}", meta::GROUP, meta::VERSION);
-        let ours = documents
-            .iter()
-            .filter(|document| document["apiVersion"] == api_version);
+        let ours = documents.iter().filter(|document| document["apiVersion"] == api_version);
         for document in ours {
             let kind = document["kind"].as_str().unwrap();
             let lost = match kind {
@@ -71,11 +55,7 @@ where
 fn first_loss(path: &str, document: &Value, written: &Value) -> Option<String> {
     match (document, written) {
         (Value::Object(document), Value::Object(written)) => document.iter().find_map(|(key, value)| {
-            first_loss(
-                &format!("{path}.{key}"),
-                value,
-                written.get(key).unwrap_or(&Value::Null),
-            )
+            first_loss(&format!("{path}.{key}"), value, written.get(key).unwrap_or(&Value::Null))
         }),
         (Value::Array(document), Value::Array(written)) if document.len() == written.len() => document
             .iter()

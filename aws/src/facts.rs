@@ -76,10 +76,7 @@ impl FactsGatherer {
             return;
         };
         if facts.demand.network.vpc.is_none() {
-            facts.demand.network.vpc = Some(capa_api::network::NetworkVpc {
-                id: vpc_id.clone(),
-                ..Default::default()
-            });
+            facts.demand.network.vpc = Some(capa_api::network::NetworkVpc { id: vpc_id.clone(), ..Default::default() });
         }
         let in_vpc = Query::filter("vpc-id", [vpc_id.clone()]);
         let vpcs = self.ec2.vpcs(&in_vpc).await;
@@ -153,10 +150,7 @@ impl FactsGatherer {
                 }
             }
         }
-        let arns: BTreeSet<String> = groups
-            .iter()
-            .flat_map(|group| group.load_balancer_arns.clone())
-            .collect();
+        let arns: BTreeSet<String> = groups.iter().flat_map(|group| group.load_balancer_arns.clone()).collect();
         facts.target_groups = Answer::Found(groups);
         let mut balancers = Vec::new();
         for arn in arns {
@@ -202,9 +196,7 @@ impl FactsGatherer {
             facts.images = answer(ec2.images(&Query::filter("image-id", images)).await);
         }
         let default_pair = &demand.network.ssh_key_name;
-        let pairs = named(&demand, |machines| {
-            machines.spec.ssh_key_name.clone().or_else(|| default_pair.clone())
-        });
+        let pairs = named(&demand, |machines| machines.spec.ssh_key_name.clone().or_else(|| default_pair.clone()));
         if !pairs.is_empty() {
             facts.key_pairs = answer(ec2.key_pair_facts(pairs).await);
         }
@@ -306,12 +298,7 @@ fn group_ids(facts: &Facts) -> Vec<String> {
 
 /// The distinct names in the machine templates.
 fn named(demand: &Demand, name: impl Fn(&MachineDemand) -> Option<String>) -> Vec<String> {
-    let names: BTreeSet<String> = demand
-        .machines
-        .iter()
-        .filter_map(name)
-        .filter(|name| !name.is_empty())
-        .collect();
+    let names: BTreeSet<String> = demand.machines.iter().filter_map(name).filter(|name| !name.is_empty()).collect();
     names.into_iter().collect()
 }
 

@@ -35,11 +35,7 @@ impl IamCalls {
             Some(role) => self.policies(role).await.map_err(failure).into(),
             None => Answer::NotAsked,
         };
-        Ok(Some(InstanceProfile {
-            name: name.to_owned(),
-            roles,
-            policies,
-        }))
+        Ok(Some(InstanceProfile { name: name.to_owned(), roles, policies }))
     }
 
     /// ARNs of the managed policies, and names of the inline policies, of a role.
@@ -48,27 +44,15 @@ impl IamCalls {
         let managed = async |permit, token| {
             let request = self.client.list_attached_role_policies().role_name(role);
             let answer = self.runner.call(permit, request.set_marker(token).send()).await?;
-            let arns = answer
-                .attached_policies()
-                .iter()
-                .filter_map(|policy| policy.policy_arn());
-            Ok(Page {
-                items: arns.map(str::to_owned).collect(),
-                next: answer.marker,
-            })
+            let arns = answer.attached_policies().iter().filter_map(|policy| policy.policy_arn());
+            Ok(Page { items: arns.map(str::to_owned).collect(), next: answer.marker })
         };
         let inline = async |permit, token| {
             let request = self.client.list_role_policies().role_name(role);
             let answer = self.runner.call(permit, request.set_marker(token).send()).await?;
-            Ok(Page {
-                items: answer.policy_names,
-                next: answer.marker,
-            })
+            Ok(Page { items: answer.policy_names, next: answer.marker })
         };
-        let mut policies: Vec<String> = self
-            .runner
-            .describe("ListAttachedRolePolicies", &query, managed)
-            .await?;
+        let mut policies: Vec<String> = self.runner.describe("ListAttachedRolePolicies", &query, managed).await?;
         policies.extend(self.runner.describe("ListRolePolicies", &query, inline).await?);
         Ok(policies)
     }

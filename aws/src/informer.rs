@@ -71,10 +71,7 @@ impl SharedState {
     }
 
     fn drive<T>(&self, act: impl FnOnce(&mut SessionState, Moment) -> T) -> T {
-        let at = Moment {
-            now: self.origin.elapsed(),
-            replacements: self.replacements.count(),
-        };
+        let at = Moment { now: self.origin.elapsed(), replacements: self.replacements.count() };
         let (result, woken) = {
             let mut state = self.state.lock();
             let result = act(&mut state, at);
@@ -205,10 +202,7 @@ mod tests {
     #[tokio::test]
     async fn an_informer_that_dies_is_reported() {
         let (state, _task, mut noticed) = broken();
-        let machine = MachineKey {
-            namespace: "default".into(),
-            name: "one".into(),
-        };
+        let machine = MachineKey { namespace: "default".into(), name: "one".into() };
         state.act(|session, at| session.observe(&machine, "dev", "i-1", at));
         let region = tokio::time::timeout(Duration::from_mins(2), noticed.wait_for(Option::is_some)).await;
         assert_eq!(region.unwrap().unwrap().as_deref(), Some("us-test-1"));

@@ -85,11 +85,9 @@ where
             }
             Ok(())
         };
-        gauge(
-            "capa_instance_store_instances",
-            "Instances that the informers know",
-            |gauges| Some(f64::from(gauges.instances)),
-        )?;
+        gauge("capa_instance_store_instances", "Instances that the informers know", |gauges| {
+            Some(f64::from(gauges.instances))
+        })?;
         gauge(
             "capa_instance_listing_incomplete",
             "Informers whose last listing lost more instances at once than one listing proves absent",

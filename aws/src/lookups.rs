@@ -27,10 +27,7 @@ impl Ages {
 
     /// A successful answer is shared for this long, and an error only by concurrent callers.
     pub(crate) const fn fresh(fresh: Duration) -> Self {
-        Self {
-            fresh,
-            failed: Duration::ZERO,
-        }
+        Self { fresh, failed: Duration::ZERO }
     }
 }
 
@@ -49,9 +46,7 @@ struct Flight<V> {
 
 impl<K, V> Default for SharedAnswers<K, V> {
     fn default() -> Self {
-        Self {
-            flights: Mutex::default(),
-        }
+        Self { flights: Mutex::default() }
     }
 }
 
@@ -70,11 +65,7 @@ impl<K: Eq + Hash + Clone, V: Clone> SharedAnswers<K, V> {
                 flights.retain(|_, flight| flight.is_usable());
                 let begin = || {
                     is_own = true;
-                    Flight {
-                        began: Instant::now(),
-                        ages,
-                        answer: ask().shared(),
-                    }
+                    Flight { began: Instant::now(), ages, answer: ask().shared() }
                 };
                 flights.entry(key.clone()).or_insert_with(begin).answer.clone()
             };
@@ -118,10 +109,7 @@ mod tests {
     }
 
     fn lookup(fails: bool) -> Arc<Lookup> {
-        Arc::new(Lookup {
-            calls: AtomicUsize::new(0),
-            fails,
-        })
+        Arc::new(Lookup { calls: AtomicUsize::new(0), fails })
     }
 
     impl Lookup {
@@ -153,10 +141,7 @@ mod tests {
     fn answers(failed: u64) -> Answers {
         Answers {
             shared: SharedAnswers::default(),
-            ages: Ages {
-                fresh: Duration::from_secs(60),
-                failed: Duration::from_secs(failed),
-            },
+            ages: Ages { fresh: Duration::from_secs(60), failed: Duration::from_secs(failed) },
         }
     }
 
@@ -227,10 +212,7 @@ mod tests {
         let deferred = answers.get("a", || call(Some(100)));
         let other = answers.get("a", || call(None));
         let (deferred, other) = futures::future::join(deferred, other).await;
-        assert_eq!(
-            deferred,
-            Err(CloudError::deferred("DescribeSubnets", Duration::from_secs(100)))
-        );
+        assert_eq!(deferred, Err(CloudError::deferred("DescribeSubnets", Duration::from_secs(100))));
         assert_eq!((other, calls.load(Ordering::SeqCst)), (Ok(7), 2));
     }
 

@@ -25,10 +25,7 @@ pub(crate) struct ManagedSession {
 
 impl ManagedSession {
     pub(crate) fn new(session: ControllerSession) -> Self {
-        Self {
-            session,
-            confirmed_at: Mutex::new(None),
-        }
+        Self { session, confirmed_at: Mutex::new(None) }
     }
 
     /// Fails if the credentials have been replaced since the pass obtained their account, because in another account
@@ -47,10 +44,7 @@ impl ManagedSession {
         let (ec2, elb) = (self.session.ec2().observe(scope).boxed(), self.session.elb());
         let has_names = !scope.load_balancers.is_empty() || !scope.classic_load_balancers.is_empty();
         match &scope.vpc {
-            _ if !has_names => Observed {
-                ec2: ec2.await,
-                elb: elb::Observed::default(),
-            },
+            _ if !has_names => Observed { ec2: ec2.await, elb: elb::Observed::default() },
             Some(vpc) => {
                 let (ec2, elb) = join(ec2, elb.observe(scope, vpc)).await;
                 Observed { ec2, elb }

@@ -193,9 +193,7 @@ impl Inner {
     fn gauges(&self) -> Vec<(String, InformerGauges)> {
         let sessions = self.sessions();
         let gauges = sessions.iter().filter_map(|session| {
-            let gauges = session
-                .state()
-                .act(|state, at| InformerGauges::of(state.informer(), at.now));
+            let gauges = session.state().act(|state, at| InformerGauges::of(state.informer(), at.now));
             Some((session.region.clone(), gauges?))
         });
         gauges.collect()
@@ -212,20 +210,14 @@ impl ClusterClouds for SessionPool {
 impl ManagedClouds for SessionPool {
     fn managed(&self, identity: &ResolvedIdentity, region: &str) -> Arc<dyn ManagedCloud> {
         let session = self.session(identity, region);
-        Arc::new(ManagedSession::new(
-            session.on_behalf_of("awscluster", &identity.cluster),
-        ))
+        Arc::new(ManagedSession::new(session.on_behalf_of("awscluster", &identity.cluster)))
     }
 }
 
 impl MachineClouds for SessionPool {
     fn machines(&self, identity: &ResolvedIdentity, region: &str, cluster: &str) -> Arc<dyn MachineCloud> {
         let session = self.session(identity, region);
-        Arc::new(
-            session
-                .on_behalf_of("awsmachine", &identity.cluster)
-                .for_machine(cluster),
-        )
+        Arc::new(session.on_behalf_of("awsmachine", &identity.cluster).for_machine(cluster))
     }
 
     fn forget(&self, machine: &MachineKey) {
@@ -260,10 +252,7 @@ mod tests {
 
     async fn pool() -> SessionPool {
         let options = Options {
-            controller_key: Some(AccessKey {
-                id: "AKIA".into(),
-                secret: "secret".to_owned().into(),
-            }),
+            controller_key: Some(AccessKey { id: "AKIA".into(), secret: "secret".to_owned().into() }),
             ..Options::default()
         };
         SessionPool::new(options, &mut Registry::default()).await
@@ -297,10 +286,7 @@ mod tests {
     #[tokio::test]
     async fn many_regions_and_identities_leave_few_sessions() {
         let pool = pool().await;
-        let machine = MachineKey {
-            namespace: "default".into(),
-            name: "one".into(),
-        };
+        let machine = MachineKey { namespace: "default".into(), name: "one".into() };
         pool.session(&identity("at work"), "eu-west-1")
             .state()
             .act(|state, at| state.observe(&machine, "dev", "i-1", at));

@@ -9,10 +9,8 @@ use capa_preflight::facts::Bucket;
 use crate::sdk::call_runner::CallRunner;
 
 /// Grantee groups that include everybody.
-const EVERYBODY: [&str; 2] = [
-    "http://acs.amazonaws.com/groups/global/AllUsers",
-    "http://acs.amazonaws.com/groups/global/AuthenticatedUsers",
-];
+const EVERYBODY: [&str; 2] =
+    ["http://acs.amazonaws.com/groups/global/AllUsers", "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"];
 
 /// S3 with one identity in one region.
 #[derive(Clone)]
@@ -24,11 +22,7 @@ pub(crate) struct S3Calls {
 
 impl S3Calls {
     pub(crate) fn new(client: aws_sdk_s3::Client, runner: CallRunner, region: &str) -> Self {
-        Self {
-            client,
-            runner,
-            region: region.to_owned(),
-        }
+        Self { client, runner, region: region.to_owned() }
     }
 
     /// A bucket, read by at most four calls. `None` if it does not exist.
@@ -38,11 +32,7 @@ impl S3Calls {
         };
         // Only the endpoint of the bucket's region answers further calls.
         let is_public = region == self.region && self.is_public(name).await?;
-        Ok(Some(Bucket {
-            name: name.to_owned(),
-            region,
-            is_public,
-        }))
+        Ok(Some(Bucket { name: name.to_owned(), region, is_public }))
     }
 
     async fn region_of(&self, name: &str) -> Result<Option<String>, CloudError> {

@@ -172,8 +172,7 @@ impl Session {
 
     /// Whether this session follows a machine, or has pending work that a machine has submitted.
     pub(crate) fn is_at_work(&self) -> bool {
-        self.state
-            .act(|state, _| state.informer().is_watched() || state.next_due().is_some())
+        self.state.act(|state, _| state.informer().is_watched() || state.next_due().is_some())
     }
 
     /// The state of the session.
@@ -191,11 +190,7 @@ impl Session {
     pub(crate) fn on_behalf_of(self: Arc<Self>, controller: &'static str, cluster: &ClusterKey) -> ControllerSession {
         let runner = self.runner.on_behalf_of(controller).for_cluster(cluster);
         let calls = Calls::new(&self.clients, &runner);
-        ControllerSession {
-            session: self,
-            calls,
-            controller,
-        }
+        ControllerSession { session: self, calls, controller }
     }
 }
 
@@ -231,10 +226,8 @@ impl ControllerSession {
         let session = &self.session;
         session.informer.get_or_init(|| {
             let runner = session.runner.on_behalf_of(self.controller);
-            let calls = PacedCalls {
-                calls: Calls::new(&session.clients, &runner),
-                pause: session.shared.timing.rate_second,
-            };
+            let calls =
+                PacedCalls { calls: Calls::new(&session.clients, &runner), pause: session.shared.timing.rate_second };
             InformerTask::start(
                 session.state.clone(),
                 Arc::new(calls),
@@ -290,10 +283,7 @@ impl SessionDriver for ControllerSession {
             let sts = self.calls.sts.clone();
             async move { sts.account_id().await }.boxed()
         };
-        self.session
-            .account
-            .get(self.session.replacements.count(), Ages::AT_ONCE, ask)
-            .await
+        self.session.account.get(self.session.replacements.count(), Ages::AT_ONCE, ask).await
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

@@ -21,10 +21,7 @@ impl StsCalls {
     pub(crate) async fn account_id(&self) -> Result<String, CloudError> {
         let permit = Permit::unlimited("GetCallerIdentity");
         let action = permit.action;
-        let answer = self
-            .runner
-            .call(permit, self.client.get_caller_identity().send())
-            .await?;
+        let answer = self.runner.call(permit, self.client.get_caller_identity().send()).await?;
         let account = answer.account.filter(|account| !account.is_empty());
         account.ok_or_else(|| CloudError::no_answer(action, "the answer names no account"))
     }

@@ -49,10 +49,7 @@ impl ErrorClass {
     /// Whether AWS gives the same answer to the same call until somebody changes the parameters of the call, or the
     /// account.
     pub fn is_permanent(self) -> bool {
-        matches!(
-            self,
-            Self::NotFound | Self::Unauthorized | Self::QuotaExceeded | Self::AlreadyExists | Self::Invalid
-        )
+        matches!(self, Self::NotFound | Self::Unauthorized | Self::QuotaExceeded | Self::AlreadyExists | Self::Invalid)
     }
 
     /// The condition reason for this class. All conditions about AWS calls use these reasons.
@@ -339,10 +336,7 @@ mod tests {
             ("IncompatibleHostRequirements", ErrorClass::InsufficientCapacity),
             ("UnavailableHostRequirements", ErrorClass::InsufficientCapacity),
             ("ReservationCapacityExceeded", ErrorClass::InsufficientCapacity),
-            (
-                "InsufficientReservedInstancesCapacity",
-                ErrorClass::InsufficientCapacity,
-            ),
+            ("InsufficientReservedInstancesCapacity", ErrorClass::InsufficientCapacity),
             // EC2 says so of a type that a zone does not have; the other codes are about the content of the request.
             ("Unsupported", ErrorClass::InsufficientCapacity),
             ("UnsupportedOperation", ErrorClass::Invalid),
@@ -416,12 +410,7 @@ mod tests {
 
     #[test]
     fn what_only_a_change_can_end_is_permanent() {
-        for code in [
-            "InvalidAMIID.NotFound",
-            "UnauthorizedOperation",
-            "VcpuLimitExceeded",
-            "InvalidParameterValue",
-        ] {
+        for code in ["InvalidAMIID.NotFound", "UnauthorizedOperation", "VcpuLimitExceeded", "InvalidParameterValue"] {
             assert!(classify(code).is_permanent(), "{code}");
         }
         for code in [
@@ -457,10 +446,7 @@ mod tests {
             CloudError::answered("RunInstances", "InvalidParameterValue", &words)
         });
         assert_eq!(first, second);
-        assert_eq!(
-            first.to_string(),
-            "RunInstances: InvalidParameterValue: The volume is in use."
-        );
+        assert_eq!(first.to_string(), "RunInstances: InvalidParameterValue: The volume is in use.");
     }
 
     #[test]
@@ -469,24 +455,13 @@ mod tests {
                      ec2:RunInstances. Encoded authorization failure message: abc";
         for code in ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"] {
             let error = CloudError::answered("RunInstances", code, words).to_string();
-            assert!(
-                error.starts_with(&format!("RunInstances: {code}: ")) && !error.contains("arn:"),
-                "{error}"
-            );
-            assert!(
-                error.contains("AWS does not allow ec2:RunInstances to the identity"),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("RunInstances: {code}: ")) && !error.contains("arn:"), "{error}");
+            assert!(error.contains("AWS does not allow ec2:RunInstances to the identity"), "{error}");
             let withheld = withheld_words(code, words).unwrap_or_default();
             assert!(withheld.ends_with("ec2:RunInstances."), "{withheld}");
         }
-        for code in [
-            "InvalidParameterValue",
-            "OptInRequired",
-            "InternalError",
-            "RequestLimitExceeded",
-            "SomethingNew",
-        ] {
+        for code in ["InvalidParameterValue", "OptInRequired", "InternalError", "RequestLimitExceeded", "SomethingNew"]
+        {
             assert_eq!(withheld_words(code, words), None, "{code}");
             let error = CloudError::answered("RunInstances", code, words).to_string();
             assert!(!error.contains("arn:"), "{error}");

@@ -187,9 +187,7 @@ const MAX_CHARACTERS: usize = 400;
 /// text. The ARN of a caller is the ARN of the manager's role.
 pub(crate) fn shown(text: &str) -> String {
     let words = without_request_id(text).split(' ');
-    let shown: Vec<&str> = words
-        .map(|word| if is_principal(word) { "(an IAM principal)" } else { word })
-        .collect();
+    let shown: Vec<&str> = words.map(|word| if is_principal(word) { "(an IAM principal)" } else { word }).collect();
     let text = shown.join(" ");
     match text.char_indices().nth(MAX_CHARACTERS) {
         None => text,
@@ -199,17 +197,11 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// AWS's text without the parts that change with every call.
 pub(crate) fn without_request_id(text: &str) -> &str {
-    let end = [
-        "(RequestId",
-        "(Request ID",
-        "Request ID:",
-        "request id:",
-        "Encoded authorization failure message",
-    ]
-    .iter()
-    .filter_map(|marker| text.find(marker))
-    .min()
-    .unwrap_or(text.len());
+    let end = ["(RequestId", "(Request ID", "Request ID:", "request id:", "Encoded authorization failure message"]
+        .iter()
+        .filter_map(|marker| text.find(marker))
+        .min()
+        .unwrap_or(text.len());
     text.get(..end).unwrap_or(text).trim()
 }
 
@@ -224,11 +216,7 @@ mod tests {
     use super::*;
 
     fn parameter(parameter: Parameter, fault: Fault, value: Option<&str>) -> Subject {
-        Subject::Parameter {
-            parameter,
-            fault,
-            value: value.map(str::to_owned),
-        }
+        Subject::Parameter { parameter, fault, value: value.map(str::to_owned) }
     }
 
     /// Texts as EC2 writes them, found in public reports.
@@ -348,15 +336,9 @@ mod tests {
                 ),
                 Some("iam:PassRole"),
             ),
-            (
-                format!("{caller} authorized to perform: ec2:RunInstances."),
-                Some("ec2:RunInstances"),
-            ),
+            (format!("{caller} authorized to perform: ec2:RunInstances."), Some("ec2:RunInstances")),
             (format!("{caller} authorized to perform this action"), None),
-            (
-                format!("{caller} authorized to perform: arn:aws:iam::111122223333:role/x"),
-                None,
-            ),
+            (format!("{caller} authorized to perform: arn:aws:iam::111122223333:role/x"), None),
             ("You are not authorized to perform this operation.".to_owned(), None),
         ];
         for (text, expected) in table {
@@ -370,19 +352,13 @@ mod tests {
         for (code, text) in [
             ("InvalidParameterValue", "Address 10.0.0.1 is in use."),
             ("InvalidParameterValue", ""),
-            (
-                "AuthFailure",
-                "AWS was not able to validate the provided access credentials",
-            ),
+            ("AuthFailure", "AWS was not able to validate the provided access credentials"),
             ("RequestLimitExceeded", "Request limit exceeded."),
             (
                 "InsufficientInstanceCapacity",
                 "We currently do not have sufficient m5.large capacity in the Availability Zone you requested.",
             ),
-            (
-                "InsufficientVolumeCapacity",
-                "There is not enough capacity to fulfill your EBS volume request.",
-            ),
+            ("InsufficientVolumeCapacity", "There is not enough capacity to fulfill your EBS volume request."),
         ] {
             assert_eq!(subject(code, text), None, "{code}: {text}");
         }

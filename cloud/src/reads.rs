@@ -128,10 +128,7 @@ macro_rules! found {
         let read = Read::$kind($asked);
         match $cloud.read(&read).await? {
             Found::$kind(found) => Ok(found),
-            _ => Err(CloudError::no_answer(
-                read.action(),
-                "the answer is that to another call",
-            )),
+            _ => Err(CloudError::no_answer(read.action(), "the answer is that to another call")),
         }
     }};
 }

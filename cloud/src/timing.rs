@@ -203,11 +203,7 @@ mod tests {
             let wait = doubled_wait(first, times, cap);
             assert_eq!(wait, Duration::from_secs(seconds), "doubled {times} times");
         }
-        assert_eq!(
-            doubled_wait(cap, 0, first),
-            first,
-            "the cap holds for the first wait too"
-        );
+        assert_eq!(doubled_wait(cap, 0, first), first, "the cap holds for the first wait too");
         assert_eq!(doubled_wait(Duration::MAX, 1, Duration::MAX), Duration::MAX);
     }
 }

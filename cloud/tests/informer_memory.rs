@@ -15,26 +15,17 @@ const BYTES: usize = 1024;
 /// Memory of this process in bytes, without the pages of its program, which are loaded when they run.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .expect("the line is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the line is there");
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
 }
 
 fn machine(index: usize) -> MachineKey {
-    MachineKey {
-        namespace: "team-with-a-name".into(),
-        name: format!("production-workers-7d9f8b6c5-{index:05}"),
-    }
+    MachineKey { namespace: "team-with-a-name".into(), name: format!("production-workers-7d9f8b6c5-{index:05}") }
 }
 
 /// An instance as EC2 shows it, with the tags that are kept.
 fn instance(index: usize) -> Instance {
-    let address = |kind, address: String| MachineAddress {
-        address_type: kind,
-        address,
-    };
+    let address = |kind, address: String| MachineAddress { address_type: kind, address };
     let host = format!("ip-10-{}-{}-{}", index >> 16, (index >> 8) & 255, index & 255);
     let key = machine(index);
     Instance {
@@ -60,38 +51,23 @@ fn instance(index: usize) -> Instance {
         client_token: Some(format!("01234567-89ab-cdef-0123-{index:012x}-1")),
         launch_time: Some("2026-01-02T03:04:05Z".parse().expect("a time")),
         addresses: vec![
-            address(
-                MachineAddressType::InternalIP,
-                host.trim_start_matches("ip-").replace('-', "."),
-            ),
-            address(
-                MachineAddressType::InternalDNS,
-                format!("{host}.eu-central-1.compute.internal"),
-            ),
+            address(MachineAddressType::InternalIP, host.trim_start_matches("ip-").replace('-', ".")),
+            address(MachineAddressType::InternalDNS, format!("{host}.eu-central-1.compute.internal")),
         ],
         tags: BTreeMap::from([
             ("MachineName".to_owned(), format!("{}/{}", key.namespace, key.name)),
-            (
-                "sigs.k8s.io/cluster-api-provider-aws/cluster/production".to_owned(),
-                "owned".to_owned(),
-            ),
+            ("sigs.k8s.io/cluster-api-provider-aws/cluster/production".to_owned(), "owned".to_owned()),
             (
                 "sigs.k8s.io/cluster-api-provider-aws/management-cluster".to_owned(),
                 "01234567-89ab-cdef-0123-456789abcdef".to_owned(),
             ),
-            (
-                "sigs.k8s.io/cluster-api-provider-aws/role".to_owned(),
-                "node".to_owned(),
-            ),
+            ("sigs.k8s.io/cluster-api-provider-aws/role".to_owned(), "node".to_owned()),
         ]),
     }
 }
 
 #[test]
-#[expect(
-    clippy::print_stdout,
-    reason = "the number is worth knowing while it is small enough"
-)]
+#[expect(clippy::print_stdout, reason = "the number is worth knowing while it is small enough")]
 fn an_instance_costs_at_most_a_kibibyte() {
     let before = resident();
     let mut informer = InstanceInformer::new(Timing::default());
@@ -109,10 +85,7 @@ fn an_instance_costs_at_most_a_kibibyte() {
     let grown = resident() - before;
     assert_eq!(informer.instances(), INSTANCES);
     let each = grown / INSTANCES;
-    assert!(
-        each > 200,
-        "{each} bytes cannot be all: is the informer measured at all?"
-    );
+    assert!(each > 200, "{each} bytes cannot be all: is the informer measured at all?");
     assert!(each <= BYTES, "{each} bytes for each instance");
     println!("{each} bytes for each instance");
 }

@@ -70,10 +70,7 @@ impl IdentityObject for AWSClusterStaticIdentity {
 
 /// The reference to an identity object.
 pub fn identity_reference<K: IdentityObject>(identity: &K) -> IdentityReference {
-    IdentityReference {
-        kind: K::KIND,
-        name: identity.meta().name.clone().unwrap_or_default(),
-    }
+    IdentityReference { kind: K::KIND, name: identity.meta().name.clone().unwrap_or_default() }
 }
 
 /// The dependencies of the reconciles of identities.
@@ -100,11 +97,7 @@ pub struct IdentityReconciler<K> {
 impl<K> IdentityReconciler<K> {
     /// A reconciler that reconciles each identity at least once in a `sync_period`.
     pub fn new(context: IdentityContext, sync_period: Duration) -> Self {
-        Self {
-            context,
-            sync_period,
-            kind: PhantomData,
-        }
+        Self { context, sync_period, kind: PhantomData }
     }
 }
 
@@ -134,14 +127,12 @@ async fn reconcile<K: IdentityObject>(identity: K, context: &IdentityContext) ->
     // Secrets are not watched, and the end of a refusal shows only in a condition of another object.
     let again = Next::Requeue(context.timing.source_retry_cap);
     let (update, next) = match (complete, refused) {
-        (Err(IdentityError::Unusable(problem)), _) => (
-            ConditionType::Ready.is_false(problem.reason, problem.message),
-            Next::Retry,
-        ),
-        (Err(IdentityError::Unread(problem)), _) => (
-            ConditionType::Ready.is_unknown(problem.reason, problem.message),
-            Next::Retry,
-        ),
+        (Err(IdentityError::Unusable(problem)), _) => {
+            (ConditionType::Ready.is_false(problem.reason, problem.message), Next::Retry)
+        }
+        (Err(IdentityError::Unread(problem)), _) => {
+            (ConditionType::Ready.is_unknown(problem.reason, problem.message), Next::Retry)
+        }
         (Ok(_), Some(refusal)) => (ConditionType::Ready.is_false(Reason::CredentialsFailed, refusal), again),
         (Ok(Completeness { has_secret: true }), None) => (ready(&identity), again),
         (Ok(Completeness { has_secret: false }), None) => (ready(&identity), Next::AwaitChange),
@@ -149,10 +140,7 @@ async fn reconcile<K: IdentityObject>(identity: K, context: &IdentityContext) ->
     let before = identity.status().cloned().unwrap_or_default().conditions;
     let conditions = conditions::merge(&before, [update], identity.meta().generation, kubernetes.now());
     let warnings = transitions::warnings(&before, &conditions);
-    Outcome::done(identity)
-        .with_status(IdentityStatus { conditions })
-        .with_next(next)
-        .with_events(warnings)
+    Outcome::done(identity).with_status(IdentityStatus { conditions }).with_next(next).with_events(warnings)
 }
 
 /// `Ready` of a complete identity. The message warns if `allowedNamespaces` is absent, because then no namespace may

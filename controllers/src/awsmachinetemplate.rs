@@ -103,11 +103,7 @@ impl LookupResult {
     /// The result of a failed call. An invalid request is an error of the template; other failures are retried.
     fn failed(error: &CloudError) -> Self {
         if error.class == ErrorClass::Invalid {
-            return Self::refused(
-                capacity::NodeCapacity::default(),
-                Reason::InvalidSpec,
-                error.to_string(),
-            );
+            return Self::refused(capacity::NodeCapacity::default(), Reason::InvalidSpec, error.to_string());
         }
         Self {
             is_refused: error.class.is_permanent(),
@@ -231,12 +227,7 @@ async fn ask_aws(
     let (generation, now) = (template.metadata.generation, context.kubernetes.uptime());
     let inputs = CallFingerprint::of(&"capacity", &(generation, &identity.key, region));
     if let Some(refusal) = context.refusals.active_backoff(uid, inputs, now, &context.timing) {
-        return LookupResult {
-            capacity: None,
-            update: refusal.condition,
-            next: refusal.next,
-            is_refused: false,
-        };
+        return LookupResult { capacity: None, update: refusal.condition, next: refusal.next, is_refused: false };
     }
     let cloud = context.clouds.templates(identity, region);
     let mut result = describe(template, cloud.as_ref(), region).await;
@@ -301,11 +292,7 @@ fn outcome(
         None => (before.capacity, before.node_info),
     };
     Outcome::done(template)
-        .with_status(AWSMachineTemplateStatus {
-            capacity,
-            node_info,
-            conditions,
-        })
+        .with_status(AWSMachineTemplateStatus { capacity, node_info, conditions })
         .with_next(result.next)
         .with_events(warnings)
 }

@@ -83,11 +83,7 @@ mod tests {
     fn said(outcome: &Outcome<AWSNetworkMapping>) -> (String, String, String) {
         let condition = &outcome.status.as_ref().unwrap().conditions[0];
         assert_eq!(condition.observed_generation, Some(3));
-        (
-            condition.status.clone(),
-            condition.reason.clone(),
-            condition.message.clone(),
-        )
+        (condition.status.clone(), condition.reason.clone(), condition.message.clone())
     }
 
     #[tokio::test]

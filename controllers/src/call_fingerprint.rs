@@ -14,10 +14,7 @@ pub(crate) struct CallFingerprint {
 impl CallFingerprint {
     /// The inputs `inputs` of a call. An object makes few different calls: users' input must not be part of `call`.
     pub(crate) fn of(call: &impl Hash, inputs: &impl Hash) -> Self {
-        Self {
-            call: hash(call),
-            inputs: hash(inputs),
-        }
+        Self { call: hash(call), inputs: hash(inputs) }
     }
 }
 

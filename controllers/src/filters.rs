@@ -11,11 +11,7 @@ const MAX_LISTED: usize = 5;
 /// The query for resources that match all filters.
 pub(crate) fn query(filters: &[Filter]) -> Query {
     let filters = filters.iter();
-    Query {
-        filters: filters
-            .map(|filter| (filter.name.clone(), filter.values.clone()))
-            .collect(),
-    }
+    Query { filters: filters.map(|filter| (filter.name.clone(), filter.values.clone())).collect() }
 }
 
 /// The query for resources of a VPC that match all filters. If the filters themselves name VPCs, the answer may contain
@@ -30,10 +26,7 @@ pub(crate) fn query_in(filters: &[Filter], vpc_id: &str) -> Query {
 
 /// The candidates of an ambiguous search for a message: sorted, and the first five if there are more.
 pub(crate) fn candidates<T: AsRef<str>>(candidates: impl IntoIterator<Item = T>) -> String {
-    let mut listed: Vec<String> = candidates
-        .into_iter()
-        .map(|candidate| candidate.as_ref().to_owned())
-        .collect();
+    let mut listed: Vec<String> = candidates.into_iter().map(|candidate| candidate.as_ref().to_owned()).collect();
     listed.sort();
     listed.dedup();
     let are_more = listed.len() > MAX_LISTED;
@@ -48,15 +41,9 @@ mod tests {
 
     #[test]
     fn a_query_has_the_filter_for_the_vpc_once() {
-        let filter = |name: &str| Filter {
-            name: name.to_owned(),
-            values: vec!["a".to_owned()],
-        };
+        let filter = |name: &str| Filter { name: name.to_owned(), values: vec!["a".to_owned()] };
         let tagged = Query::filter("tag:tier", ["a"]);
-        assert_eq!(
-            query_in(&[filter("tag:tier")], "vpc-1"),
-            tagged.and("vpc-id", ["vpc-1"])
-        );
+        assert_eq!(query_in(&[filter("tag:tier")], "vpc-1"), tagged.and("vpc-id", ["vpc-1"]));
         let own = query_in(&[filter("vpc-id")], "vpc-1");
         assert_eq!(own, Query::filter("vpc-id", ["a"]));
     }

@@ -73,10 +73,7 @@ impl SourceRequest {
     /// The request for the infrastructure object of a Cluster.
     pub fn infrastructure(reference: &ContractReference) -> Self {
         Self {
-            kind: SourceKind {
-                group: reference.api_group.clone(),
-                kind: reference.kind.clone(),
-            },
+            kind: SourceKind { group: reference.api_group.clone(), kind: reference.kind.clone() },
             objects: SourceObjects::Named(reference.name.clone()),
             mapping: None,
             role: None,
@@ -108,37 +105,23 @@ pub struct SourceRead {
 impl SourceRead {
     /// A read of a kind that has this description.
     pub(crate) fn described_by(description: &Description, request: &SourceRequest, outcome: SourceOutcome) -> Self {
-        Self {
-            trust: description.trust(&request.kind),
-            fields: description.fields(request.role),
-            outcome,
-        }
+        Self { trust: description.trust(&request.kind), fields: description.fields(request.role), outcome }
     }
 
     /// A read of a kind without a known description: the source could supply all placement fields.
     pub(crate) fn of_unknown_shape(outcome: SourceOutcome) -> Self {
-        Self {
-            trust: Trust::Placement,
-            fields: Field::placement(),
-            outcome,
-        }
+        Self { trust: Trust::Placement, fields: Field::placement(), outcome }
     }
 }
 
 /// Whether the mapping reads the kind of the request.
 pub(crate) fn check_kind(mapping: &AWSNetworkMapping, request: &SourceRequest) -> Result<(), SourceOutcome> {
     let source = &mapping.spec.source;
-    let reads = SourceKind {
-        group: source.api_group.clone(),
-        kind: source.kind.clone(),
-    };
+    let reads = SourceKind { group: source.api_group.clone(), kind: source.kind.clone() };
     if reads == request.kind {
         return Ok(());
     }
-    Err(SourceOutcome::UnusableMapping {
-        name: mapping.metadata.name.clone().unwrap_or_default(),
-        reads: Some(reads),
-    })
+    Err(SourceOutcome::UnusableMapping { name: mapping.metadata.name.clone().unwrap_or_default(), reads: Some(reads) })
 }
 
 /// The outcome of reading a network source.

@@ -92,22 +92,13 @@ mod tests {
             ("subnet: {id: subnet-0000000a}".to_owned(), (true, false)),
             (format!("subnet: {{{filter}}}"), (true, false)),
             ("subnet: {id: ''}".to_owned(), (false, false)),
-            (
-                "additionalSecurityGroups: [{id: sg-0000000a}]".to_owned(),
-                (false, true),
-            ),
+            ("additionalSecurityGroups: [{id: sg-0000000a}]".to_owned(), (false, true)),
             (format!("additionalSecurityGroups: [{{{filter}}}]"), (false, true)),
             ("additionalSecurityGroups: [{}]".to_owned(), (false, false)),
             ("networkSources: [{kind: ConfigMap, name: n}]".to_owned(), (true, true)),
             ("securityGroupOverrides: {node: sg-0000000a}".to_owned(), (false, true)),
-            (
-                "securityGroupOverrides: {controlplane: sg-0000000a}".to_owned(),
-                (false, true),
-            ),
-            (
-                "securityGroupOverrides: {bastion: sg-0000000a, node: ''}".to_owned(),
-                (false, false),
-            ),
+            ("securityGroupOverrides: {controlplane: sg-0000000a}".to_owned(), (false, true)),
+            ("securityGroupOverrides: {bastion: sg-0000000a, node: ''}".to_owned(), (false, false)),
         ];
         for (spec, expected) in table {
             assert_eq!(named(&spec), expected, "{spec}");
@@ -120,10 +111,7 @@ mod tests {
             read("{instanceType: a.b, subnet: {id: subnet-0000000a}}"),
             read("{instanceType: a.b, additionalSecurityGroups: [{id: sg-0000000a}]}"),
         ];
-        let both = MachineNetworks {
-            subnet: true,
-            security_group: true,
-        };
+        let both = MachineNetworks { subnet: true, security_group: true };
         assert_eq!(MachineNetworks::of(&specs), both);
         assert_eq!(MachineNetworks::of([]), MachineNetworks::default());
     }

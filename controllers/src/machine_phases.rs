@@ -31,15 +31,8 @@ enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 7] = [
-        Self::Waiting,
-        Self::Launching,
-        Self::Pending,
-        Self::Running,
-        Self::Stopped,
-        Self::Terminated,
-        Self::Deleting,
-    ];
+    const ALL: [Self; 7] =
+        [Self::Waiting, Self::Launching, Self::Pending, Self::Running, Self::Stopped, Self::Terminated, Self::Deleting];
 
     fn label(self) -> &'static str {
         match self {

@@ -79,10 +79,7 @@ mod tests {
 
     fn found(listeners: &[(i32, &str)]) -> ApiLoadBalancer {
         let listeners = listeners.iter().map(|(port, arn)| (*port, vec![(*arn).to_owned()]));
-        ApiLoadBalancer {
-            kind: "network".into(),
-            listeners: listeners.collect(),
-        }
+        ApiLoadBalancer { kind: "network".into(), listeners: listeners.collect() }
     }
 
     #[test]
@@ -106,11 +103,7 @@ mod tests {
                 Ok(Some(found(&[(6443, "a"), (22623, "b")]))),
                 "NotFound: load balancer api has no listener on port 443",
             ),
-            (
-                6443,
-                Ok(None),
-                "NotFound: load balancer api does not exist in eu-west-1 of account 1",
-            ),
+            (6443, Ok(None), "NotFound: load balancer api does not exist in eu-west-1 of account 1"),
             (6443, throttled, "Throttled: load balancer api could not be looked up"),
         ];
         for (port, answer, expected) in table {
@@ -121,10 +114,8 @@ mod tests {
 
     #[test]
     fn a_name_whose_target_groups_are_unknown_stays_with_a_problem() {
-        let answers = [
-            ("api".to_owned(), Ok(Some(found(&[(6443, "arn:a"), (443, "arn:c")])))),
-            ("gone".to_owned(), Ok(None)),
-        ];
+        let answers =
+            [("api".to_owned(), Ok(Some(found(&[(6443, "arn:a"), (443, "arn:c")])))), ("gone".to_owned(), Ok(None))];
         let targets = "[{targetGroupARN: 'arn:a'}, {loadBalancerName: api}, {loadBalancerName: api, port: 443}, \
                        {loadBalancerName: gone}, {loadBalancerName: unasked}]";
         let (resolved, problems) = resolve_names(read(targets), &answers.into(), "eu-west-1", "1");

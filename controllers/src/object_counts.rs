@@ -81,11 +81,7 @@ struct Series {
 /// The series that an object is in: one for each of its conditions. Conditions of types that this provider does not
 /// have belong to other controllers, and are not counted.
 fn series_of<K: HasStatus<Status: HasConditions>>(object: &K) -> Vec<Series> {
-    let conditions = object
-        .status()
-        .map(HasConditions::conditions)
-        .unwrap_or_default()
-        .iter();
+    let conditions = object.status().map(HasConditions::conditions).unwrap_or_default().iter();
     let series = conditions.filter_map(|condition| {
         Some(Series {
             condition: condition.type_.parse().ok()?,
@@ -110,10 +106,7 @@ impl KindCounts {
 
 impl<K: CachedKind> From<Tally<K, Series>> for KindCounts {
     fn from(tally: Tally<K, Series>) -> Self {
-        Self {
-            kind: K::kind(&()).into_owned().into(),
-            counts: Box::new(move || tally.counts()),
-        }
+        Self { kind: K::kind(&()).into_owned().into(), counts: Box::new(move || tally.counts()) }
     }
 }
 
@@ -207,10 +200,7 @@ mod tests {
         tally.forget(&machine("a", &[]));
         assert_eq!(
             scrape(&registry),
-            [
-                sample("InstanceReady", "True", "Ready", 1),
-                sample("Ready", "True", "Ready", 2)
-            ]
+            [sample("InstanceReady", "True", "Ready", 1), sample("Ready", "True", "Ready", 2)]
         );
     }
 
@@ -220,14 +210,8 @@ mod tests {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ObjectCounts(vec![tally.clone().into()])));
         for number in 0..1000 {
-            let (foreign, reason) = (
-                format!("Foreign{number} False X"),
-                format!("Ready False Because{number}"),
-            );
-            tally.count(&machine(
-                &format!("m-{number}"),
-                &[&foreign, &reason, "Paused Perhaps Paused"],
-            ));
+            let (foreign, reason) = (format!("Foreign{number} False X"), format!("Ready False Because{number}"));
+            tally.count(&machine(&format!("m-{number}"), &[&foreign, &reason, "Paused Perhaps Paused"]));
         }
         assert_eq!(scrape(&registry), [sample("Ready", "False", FOREIGN_REASON, 1000)]);
     }

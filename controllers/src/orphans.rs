@@ -149,10 +149,7 @@ fn cluster_without_machine(instance: &UnwatchedInstance, kubernetes: &dyn Machin
 
 fn key_of(cluster: &Cluster) -> ClusterKey {
     let metadata = &cluster.metadata;
-    (
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 fn incomplete_listing(region: &str) -> EventDraft {

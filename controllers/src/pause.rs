@@ -14,9 +14,7 @@ pub(crate) fn paused<K: Resource<DynamicType = ()>>(object: &K, cluster: Option<
     let annotation = || format!("{} has the {} annotation", K::kind(&()), meta::PAUSED_ANNOTATION);
     let by_annotation = meta::is_paused(object.meta()).then(annotation);
     let by: Vec<String> = by_cluster.into_iter().chain(by_annotation).collect();
-    let update = ConditionType::Paused
-        .is_true(Reason::Paused)
-        .with_message(by.join(", "));
+    let update = ConditionType::Paused.is_true(Reason::Paused).with_message(by.join(", "));
     (!by.is_empty()).then_some(update)
 }
 
@@ -48,11 +46,7 @@ mod tests {
         metadata.annotations = Some([(meta::DELETE_FOR_MOVE_ANNOTATION.to_owned(), String::new())].into());
         let update = not_paused(&metadata);
         assert_eq!(update.reason, Reason::MoveInterrupted);
-        assert!(
-            update.message.contains(meta::DELETE_FOR_MOVE_ANNOTATION),
-            "{}",
-            update.message
-        );
+        assert!(update.message.contains(meta::DELETE_FOR_MOVE_ANNOTATION), "{}", update.message);
     }
 
     #[test]

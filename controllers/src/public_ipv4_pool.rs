@@ -42,26 +42,14 @@ mod tests {
         let table = [
             ("{}", 0, Ok(None)),
             ("{publicIpv4Pool: ''}", 0, Ok(None)),
-            (
-                "{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}",
-                1,
-                Ok(Some("ipv4pool-ec2-1")),
-            ),
+            ("{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}", 1, Ok(Some("ipv4pool-ec2-1"))),
             (
                 "{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: amazon-pool}",
                 1,
                 Ok(Some("ipv4pool-ec2-1")),
             ),
-            (
-                "{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: amazon-pool}",
-                0,
-                Ok(None),
-            ),
-            (
-                "{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}",
-                0,
-                Err(Reason::QuotaExceeded),
-            ),
+            ("{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: amazon-pool}", 0, Ok(None)),
+            ("{publicIpv4Pool: ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}", 0, Err(Reason::QuotaExceeded)),
             ("{publicIpv4Pool: ipv4pool-ec2-1}", 0, Err(Reason::QuotaExceeded)),
         ];
         for (pool, free, expected) in table {

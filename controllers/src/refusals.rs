@@ -55,10 +55,7 @@ impl Refusals {
             return None;
         }
         let remaining = refused.wait(timing).saturating_sub(now.saturating_sub(refused.at));
-        let refusal = || Refusal {
-            condition: refused.condition.clone(),
-            next: next(remaining, timing),
-        };
+        let refusal = || Refusal { condition: refused.condition.clone(), next: next(remaining, timing) };
         (!remaining.is_zero()).then(refusal)
     }
 
@@ -76,12 +73,7 @@ impl Refusals {
         let last = by_call.get(&fingerprint.call);
         let last = last.filter(|refused| refused.inputs == fingerprint.inputs);
         let before = last.map_or(0, |refused| refused.before.saturating_add(1));
-        let refused = Refused {
-            inputs: fingerprint.inputs,
-            condition,
-            at: now,
-            before,
-        };
+        let refused = Refused { inputs: fingerprint.inputs, condition, at: now, before };
         let wait = refused.wait(timing);
         by_call.insert(fingerprint.call, refused);
         next(wait, timing)

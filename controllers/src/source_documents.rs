@@ -32,10 +32,7 @@ pub fn network_in_documents(
     for (named_by, request) in requests(spec, Some(role), cluster) {
         let selector = match named_by {
             NamedBy::Cluster => None,
-            NamedBy::Entry(index) => spec
-                .network_sources
-                .get(index)
-                .and_then(|entry| entry.selector.as_ref()),
+            NamedBy::Entry(index) => spec.network_sources.get(index).and_then(|entry| entry.selector.as_ref()),
         };
         let read = read(documents, &request, selector);
         sources.push(from_read(named_by, &request, read));
@@ -75,10 +72,7 @@ fn described_by_mapping(documents: &[Value], request: &SourceRequest) -> Result<
             None => Ok(None),
         };
     };
-    let unusable = || SourceOutcome::UnusableMapping {
-        name: name.clone(),
-        reads: None,
-    };
+    let unusable = || SourceOutcome::UnusableMapping { name: name.clone(), reads: None };
     let mapping = AWSNetworkMapping::deserialize(mapping).map_err(|_| unusable())?;
     check_kind(&mapping, request)?;
     let compiled = Mapping::compile(&name, &mapping.spec).map_err(|_| unusable())?;
@@ -99,9 +93,8 @@ fn is_requested(object: &Value, request: &SourceRequest, selector: Option<&Label
         (SourceObjects::Selected(_), Some(selector)) => {
             let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
             let labels = labels.into_iter().flatten();
-            let labels: BTreeMap<String, String> = labels
-                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-                .collect();
+            let labels: BTreeMap<String, String> =
+                labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
             selector::parsed(selector).is_some_and(|selector| selector.matches(&labels))
         }
         (SourceObjects::Selected(_), None) => false,
@@ -126,13 +119,7 @@ mod tests {
     fn merged(documents: &[&str], sources: &str) -> Merged {
         let documents: Vec<Value> = documents.iter().map(|document| parsed(document)).collect();
         let spec = parsed(&format!("{{instanceType: t3.large, networkSources: {sources}}}"));
-        network_in_documents(
-            &documents,
-            &parsed(CLUSTER),
-            "AWSMachineTemplate/md",
-            &spec,
-            MachineRole::Worker,
-        )
+        network_in_documents(&documents, &parsed(CLUSTER), "AWSMachineTemplate/md", &spec, MachineRole::Worker)
     }
 
     #[test]
@@ -178,12 +165,7 @@ mod tests {
         let source = "[{kind: ConfigMap, name: net}]";
         for (documents, sources, reason, part) in [
             (vec![], source, Reason::NotFound, "ConfigMap/net"),
-            (
-                vec![],
-                "[{kind: ConfigMap, name: net, mapping: m}]",
-                Reason::NotFound,
-                "AWSNetworkMapping/m",
-            ),
+            (vec![], "[{kind: ConfigMap, name: net, mapping: m}]", Reason::NotFound, "AWSNetworkMapping/m"),
             (
                 vec!["{apiVersion: v1, kind: Secret, metadata: {name: net}, stringData: {region: hunter2}}"],
                 "[{kind: Secret, name: net}]",

@@ -14,19 +14,11 @@ pub(crate) fn refused<'a>(
     tags: &'a BTreeMap<String, String>,
     cluster_tag: &str,
 ) -> impl Iterator<Item = Problem> + 'a {
-    let own = [
-        meta::cluster_tag(cluster_tag),
-        meta::kubernetes_cluster_tag(cluster_tag),
-    ];
+    let own = [meta::cluster_tag(cluster_tag), meta::kubernetes_cluster_tag(cluster_tag)];
     let is_own = move |key: &String, value: &String| own.contains(key) && value == meta::OWNED_TAG_VALUE;
-    let refused = tags
-        .iter()
-        .filter(move |(key, value)| is_reserved(key) && !is_own(key, value));
+    let refused = tags.iter().filter(move |(key, value)| is_reserved(key) && !is_own(key, value));
     refused.map(move |(key, _)| {
-        Problem::new(
-            Reason::Conflict,
-            format!("{path}: {key} is a tag of the provider or of AWS: remove it"),
-        )
+        Problem::new(Reason::Conflict, format!("{path}: {key} is a tag of the provider or of AWS: remove it"))
     })
 }
 

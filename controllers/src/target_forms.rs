@@ -18,9 +18,7 @@ pub(crate) fn problem(group: &Group, region: &str, account_id: &str) -> Option<S
         return Some(no_target_group(arn));
     }
     if group_region != region {
-        return Some(format!(
-            "{group} lies in another region, {group_region}: name one of {region}"
-        ));
+        return Some(format!("{group} lies in another region, {group_region}: name one of {region}"));
     }
     (group_account != account_id)
         .then(|| format!("{group} belongs to another account, {group_account}: name one of {account_id}"))
@@ -28,11 +26,8 @@ pub(crate) fn problem(group: &Group, region: &str, account_id: &str) -> Option<S
 
 /// Why the schema of a machine refuses a target. A source with another schema can supply such a target.
 pub(crate) fn refused(target: &ControlPlaneTarget) -> Option<&'static str> {
-    let names = [
-        (&target.target_group_arn, 256),
-        (&target.load_balancer_name, 32),
-        (&target.classic_load_balancer_name, 32),
-    ];
+    let names =
+        [(&target.target_group_arn, 256), (&target.load_balancer_name, 32), (&target.classic_load_balancer_name, 32)];
     let mut set = names.iter().filter_map(|(name, limit)| Some((name.as_ref()?, *limit)));
     let (Some((name, limit)), None) = (set.next(), set.next()) else {
         return Some("does not have exactly one of targetGroupARN, loadBalancerName and classicLoadBalancerName");
@@ -55,12 +50,8 @@ fn no_target_group(arn: &str) -> String {
 /// group are compared by its ARN.
 fn is_target_group(resource: &str) -> bool {
     let parts: Vec<&str> = resource.split('/').collect();
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && name
-                .bytes()
-                .all(|letter| letter.is_ascii_alphanumeric() || letter == b'-')
-    };
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-');
     matches!(*parts, ["targetgroup", name, id] if is_name(name) && is_name(id))
 }
 
@@ -75,22 +66,12 @@ mod tests {
     #[test]
     fn a_group_of_another_region_or_account_is_refused() {
         let arn = |region, account| {
-            Group::TargetGroup(format!(
-                "arn:aws:elasticloadbalancing:{region}:{account}:targetgroup/api/1"
-            ))
+            Group::TargetGroup(format!("arn:aws:elasticloadbalancing:{region}:{account}:targetgroup/api/1"))
         };
         assert_eq!(said(&arn("eu-west-1", "111122223333")), None);
         assert_eq!(said(&Group::Classic("api".into())), None);
-        assert!(
-            said(&arn("us-east-1", "111122223333"))
-                .unwrap()
-                .contains("another region")
-        );
-        assert!(
-            said(&arn("eu-west-1", "444455556666"))
-                .unwrap()
-                .contains("another account")
-        );
+        assert!(said(&arn("us-east-1", "111122223333")).unwrap().contains("another region"));
+        assert!(said(&arn("eu-west-1", "444455556666")).unwrap().contains("another account"));
     }
 
     #[test]

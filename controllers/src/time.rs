@@ -46,11 +46,7 @@ mod tests {
         let earlier = at(1000, 100);
         assert_eq!(at(1010, 110).at_most_since(earlier), Duration::from_secs(10));
         assert_eq!(at(500, 110).at_most_since(earlier), Duration::from_secs(10), "set back");
-        assert_eq!(
-            at(4000, 110).at_most_since(earlier),
-            Duration::from_secs(3000),
-            "suspended"
-        );
+        assert_eq!(at(4000, 110).at_most_since(earlier), Duration::from_secs(3000), "suspended");
     }
 
     #[test]

@@ -41,17 +41,11 @@ mod tests {
     #[test]
     fn only_a_new_reason_is_an_event() {
         let fine = conditions(vec![ConditionType::NetworkReady.is_true(Reason::Ready)]);
-        let lost = conditions(vec![
-            ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist"),
-        ]);
-        let worded = conditions(vec![
-            ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-2 does not exist"),
-        ]);
+        let lost = conditions(vec![ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-1 does not exist")]);
+        let worded =
+            conditions(vec![ConditionType::NetworkReady.is_false(Reason::NotFound, "subnet-2 does not exist")]);
         let waiting = conditions(vec![ConditionType::InstanceReady.is_false(Reason::Pending, "")]);
-        assert_eq!(
-            warnings(&fine, &lost),
-            [EventDraft::of_condition("NotFound", "subnet-1 does not exist")]
-        );
+        assert_eq!(warnings(&fine, &lost), [EventDraft::of_condition("NotFound", "subnet-1 does not exist")]);
         assert_eq!(warnings(&lost, &worded), []);
         assert_eq!(warnings(&fine, &waiting), []);
     }
@@ -67,10 +61,7 @@ mod tests {
             ConditionType::Paused.is_false(Reason::NotPaused, ""),
             ConditionType::Ready.is_false(Reason::NotManagedYet, "set spec.unmanaged: true"),
         ]);
-        assert_eq!(
-            warnings(&[], &alone),
-            [EventDraft::of_condition("NotManagedYet", "set spec.unmanaged: true")]
-        );
+        assert_eq!(warnings(&[], &alone), [EventDraft::of_condition("NotManagedYet", "set spec.unmanaged: true")]);
         assert_eq!(warnings(&alone, &alone), []);
     }
 }

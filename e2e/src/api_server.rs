@@ -60,11 +60,7 @@ pub(crate) struct Shape<'a> {
 }
 
 /// The shape of the API server of a world.
-const OF_WORLD: Shape<'static> = Shape {
-    arguments: |_| Vec::new(),
-    controllers: &[],
-    prefix: "",
-};
+const OF_WORLD: Shape<'static> = Shape { arguments: |_| Vec::new(), controllers: &[], prefix: "" };
 
 /// The running Kubernetes API of a world.
 pub(crate) struct ApiServer {
@@ -96,12 +92,7 @@ impl ApiServer {
         let admin_kubeconfig = directory.write("admin.kubeconfig", admin_kubeconfig(&url, &pki))?;
         let named = |program: &str| format!("{}{program}", shape.prefix);
         let (etcd, etcd_url) = start_etcd(directory, logs, &named("etcd")).await?;
-        let server = Self {
-            pki,
-            url,
-            admin_kubeconfig,
-            etcd: etcd_url,
-        };
+        let server = Self { pki, url, admin_kubeconfig, etcd: etcd_url };
         let mut command = server.command(directory, port)?;
         command.args((shape.arguments)(&server.pki));
         let mut api = Supervised::start(directory, logs, &named(API_SERVER), &command)?;
@@ -127,26 +118,15 @@ impl ApiServer {
         command
             .arg(format!("--etcd-servers={}", self.etcd))
             .arg(format!("--secure-port={port}"))
-            .args([
-                "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1",
-                "--endpoint-reconciler-type=none",
-            ])
+            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none"])
             .arg(format!("--tls-cert-file={}", self.pki.file("tls.crt")))
             .arg(format!("--tls-private-key-file={}", self.pki.file("tls.key")))
             .arg(format!("--client-ca-file={}", self.pki.file("ca.crt")))
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .arg(format!("--service-account-key-file={}", self.pki.file("sa.pub")))
-            .arg(format!(
-                "--service-account-signing-key-file={}",
-                self.pki.file("sa.key")
-            ))
+            .arg(format!("--service-account-signing-key-file={}", self.pki.file("sa.key")))
             .args(audit::flags(directory)?)
-            .args([
-                "--service-cluster-ip-range=10.96.0.0/16",
-                "--authorization-mode=RBAC",
-                "--allow-privileged=true",
-            ]);
+            .args(["--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC", "--allow-privileged=true"]);
         Ok(command)
     }
 
@@ -160,11 +140,7 @@ impl ApiServer {
             .arg(format!("--kubeconfig={}", self.admin_kubeconfig.display()))
             .arg(format!("--controllers={}", controllers.join(",")))
             .arg(format!("--secure-port={}", free_port()?))
-            .args([
-                "--bind-address=127.0.0.1",
-                "--leader-elect=false",
-                "--use-service-account-credentials=false",
-            ]);
+            .args(["--bind-address=127.0.0.1", "--leader-elect=false", "--use-service-account-credentials=false"]);
         Ok(command)
     }
 
@@ -176,10 +152,7 @@ impl ApiServer {
     /// A kubeconfig with a fresh token of a ServiceAccount, which must exist.
     pub(crate) async fn service_account(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
         let request = TokenRequest {
-            spec: TokenRequestSpec {
-                expiration_seconds: Some(TOKEN_SECONDS),
-                ..TokenRequestSpec::default()
-            },
+            spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
             ..TokenRequest::default()
         };
         let answer = Api::<ServiceAccount>::namespaced(self.admin().await?, namespace)
@@ -192,10 +165,7 @@ impl ApiServer {
 }
 
 async fn start_etcd(directory: &Directory, logs: &Path, name: &str) -> anyhow::Result<(Supervised, String)> {
-    let (clients, peers) = (
-        format!("http://127.0.0.1:{}", free_port()?),
-        format!("http://127.0.0.1:{}", free_port()?),
-    );
+    let (clients, peers) = (format!("http://127.0.0.1:{}", free_port()?), format!("http://127.0.0.1:{}", free_port()?));
     let mut command = Command::new(programs::tool("etcd")?);
     command
         .arg(format!("{DATA_FLAG}{}", directory.path().join("etcd").display()))
@@ -207,10 +177,7 @@ async fn start_etcd(directory: &Directory, logs: &Path, name: &str) -> anyhow::R
         // The data of a test need not survive a crash of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
     let mut etcd = Supervised::start(directory, logs, name, &command)?;
-    etcd.ready(START_WITHIN, async || {
-        http_get(&format!("{clients}/health")).await.map(drop)
-    })
-    .await?;
+    etcd.ready(START_WITHIN, async || http_get(&format!("{clients}/health")).await.map(drop)).await?;
     Ok((etcd, clients))
 }
 

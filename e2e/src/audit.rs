@@ -78,10 +78,7 @@ struct Answer {
 /// Writes the policy, and returns the flags of kube-apiserver.
 pub(crate) fn flags(directory: &Directory) -> anyhow::Result<[String; 2]> {
     let policy = directory.write("audit-policy.yaml", POLICY)?;
-    Ok([
-        format!("--audit-policy-file={}", policy.display()),
-        format!("--audit-log-path={}", path(directory).display()),
-    ])
+    Ok([format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", path(directory).display())])
 }
 
 fn path(directory: &Directory) -> PathBuf {
@@ -160,21 +157,12 @@ impl Contents {
 
 fn parse(line: &str) -> anyhow::Result<KubernetesWrite> {
     let entry: Entry = serde_json::from_str(line).with_context(|| format!("read the audit log's line {line}"))?;
-    let ObjectReference {
-        resource,
-        subresource,
-        namespace,
-        name,
-    } = entry.object_ref;
+    let ObjectReference { resource, subresource, namespace, name } = entry.object_ref;
     let user = entry.user.username;
     Ok(KubernetesWrite {
         user: user.strip_prefix("system:serviceaccount:").unwrap_or(&user).to_owned(),
         verb: entry.verb,
-        resource: if subresource.is_empty() {
-            resource
-        } else {
-            format!("{resource}/{subresource}")
-        },
+        resource: if subresource.is_empty() { resource } else { format!("{resource}/{subresource}") },
         namespace,
         name,
         code: entry.response_status.code,

@@ -11,8 +11,6 @@ pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(Arc<AwsProxy
     let port_file = directory.path().join("moto.port");
     let command = moto::command(&programs::tool("moto")?, &port_file);
     let mut process = Supervised::start(directory, &directory.folder("logs")?, "moto", &command)?;
-    let url = moto::url(&port_file, || process.ensure_running().is_ok())
-        .await
-        .with_context(|| process.last_words())?;
+    let url = moto::url(&port_file, || process.ensure_running().is_ok()).await.with_context(|| process.last_words())?;
     Ok((Arc::new(AwsProxy::start(&url)?), process))
 }

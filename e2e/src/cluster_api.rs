@@ -72,10 +72,7 @@ pub(crate) type Variables = [(&'static str, String)];
 
 /// The variables with which a manager reaches the API servers of clusters, by the proxy at this address.
 pub(crate) fn through(endpoints: SocketAddr) -> [(&'static str, String); 2] {
-    [
-        ("HTTPS_PROXY", format!("http://{endpoints}")),
-        ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
-    ]
+    [("HTTPS_PROXY", format!("http://{endpoints}")), ("NO_PROXY", "127.0.0.1,localhost".to_owned())]
 }
 
 impl Provider {
@@ -99,9 +96,7 @@ impl Provider {
         let client = server.admin().await?;
         let webhook_port = free_port()?;
         let objects = on_this_host(manifests, webhook_port, &server.pki.ca)?;
-        objects::apply_all(&client, objects, "")
-            .await
-            .with_context(|| format!("install {}", self.program))?;
+        objects::apply_all(&client, objects, "").await.with_context(|| format!("install {}", self.program))?;
         self.run(directory, server, webhook_port, flags, variables).await
     }
 
@@ -142,10 +137,7 @@ impl Provider {
         let what = format!("kube-controller-manager to fill the ClusterRole of {}", self.program);
         eventually_by_polling(START_WITHIN, &what, async || {
             let role = roles.get(aggregated_role).await?;
-            ensure!(
-                role.rules.is_some_and(|rules| !rules.is_empty()),
-                "{aggregated_role} has no rules"
-            );
+            ensure!(role.rules.is_some_and(|rules| !rules.is_empty()), "{aggregated_role} has no rules");
             Ok(())
         })
         .await
@@ -154,13 +146,9 @@ impl Provider {
 
 /// Waits until a provider's manager is ready.
 pub(crate) async fn ready(manager: &mut Supervised) -> anyhow::Result<()> {
-    let health = manager
-        .argument("--health-addr=")
-        .context("the manager has no health address")?;
+    let health = manager.argument("--health-addr=").context("the manager has no health address")?;
     let url = format!("http://{health}/readyz");
-    manager
-        .ready(START_WITHIN, async || http_get(&url).await.map(drop))
-        .await
+    manager.ready(START_WITHIN, async || http_get(&url).await.map(drop)).await
 }
 
 /// The manifests for a manager that is a process of this host: webhooks are called by URL, and objects for pods are
@@ -180,21 +168,14 @@ pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) 
         .into_iter()
         .filter(|object| !of_webhooks.iter().any(|kind| object["kind"] == *kind))
         .map(|mut object| {
-            if let Some(annotations) = object
-                .pointer_mut("/metadata/annotations")
-                .and_then(Value::as_object_mut)
-            {
+            if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
                 annotations.remove("cert-manager.io/inject-ca-from");
             }
             if let Some(conversion) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {
                 call_by_url(conversion, webhook_port, &ca)?;
             }
             let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
-            for client_config in webhooks
-                .into_iter()
-                .flatten()
-                .filter_map(|webhook| webhook.get_mut("clientConfig"))
-            {
+            for client_config in webhooks.into_iter().flatten().filter_map(|webhook| webhook.get_mut("clientConfig")) {
                 call_by_url(client_config, webhook_port, &ca)?;
             }
             Ok(object)
@@ -203,10 +184,7 @@ pub(crate) fn called_by_url(manifests: Vec<Value>, webhook_port: u16, ca: &str) 
 }
 
 fn call_by_url(client_config: &mut Value, port: u16, ca: &str) -> anyhow::Result<()> {
-    let path = client_config
-        .pointer("/service/path")
-        .and_then(Value::as_str)
-        .context("a webhook without a path")?;
+    let path = client_config.pointer("/service/path").and_then(Value::as_str).context("a webhook without a path")?;
     *client_config = json!({ "url": format!("https://127.0.0.1:{port}{path}"), "caBundle": ca });
     Ok(())
 }
@@ -233,9 +211,6 @@ mod tests {
         assert_eq!(objects.len(), 1);
         assert_eq!(objects[0].metadata.annotations, Some(std::collections::BTreeMap::new()));
         let client_config = &objects[0].data["webhooks"][0]["clientConfig"];
-        assert_eq!(
-            client_config,
-            &json!({"url": "https://127.0.0.1:4711/validate", "caBundle": "Y2VydGlmaWNhdGU="})
-        );
+        assert_eq!(client_config, &json!({"url": "https://127.0.0.1:4711/validate", "caBundle": "Y2VydGlmaWNhdGU="}));
     }
 }

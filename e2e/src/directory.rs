@@ -19,11 +19,7 @@ pub struct Directory {
 impl Directory {
     /// Creates the folder, under the system's folder for temporary files.
     pub fn new() -> anyhow::Result<Self> {
-        let root = tempfile::Builder::new()
-            .prefix("capa-world-")
-            .tempdir()
-            .context("make a temporary folder")?
-            .keep();
+        let root = tempfile::Builder::new().prefix("capa-world-").tempdir().context("make a temporary folder")?.keep();
         let register = root.join("running");
         std::fs::create_dir(&register)?;
         let sweeper = Command::new(programs::supervisor()?)

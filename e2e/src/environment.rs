@@ -71,23 +71,18 @@ impl TestEnvironment {
 
     /// Another namespace, whose manager uses the same AWS account. Its environment is finished together with this one.
     pub async fn neighbour(&self, name: &str) -> anyhow::Result<Arc<Self>> {
-        self.companion(&self.world, named_like(name), self.account.clone())
-            .await
+        self.companion(&self.world, named_like(name), self.account.clone()).await
     }
 
     /// Another namespace with an account of its own. Its environment is finished together with this one.
     pub async fn stranger(&self, name: &str) -> anyhow::Result<Arc<Self>> {
-        self.companion(&self.world, named_like(name), self.world.aws().account())
-            .await
+        self.companion(&self.world, named_like(name), self.world.aws().account()).await
     }
 
     /// The namespace of the same name in another world with the same AWS. Its environment is finished together with
     /// this one, unless the test finishes it earlier.
     pub async fn in_other_world(&self, world: &Arc<LocalWorld>) -> anyhow::Result<Arc<Self>> {
-        let metadata = ObjectMeta {
-            name: Some(self.namespace.clone()),
-            ..ObjectMeta::default()
-        };
+        let metadata = ObjectMeta { name: Some(self.namespace.clone()), ..ObjectMeta::default() };
         self.companion(world, metadata, self.account.clone()).await
     }
 
@@ -106,13 +101,7 @@ impl TestEnvironment {
         let turn = turn().await;
         let client = world.admin().await?;
         let namespace = Api::<Namespace>::all(client.clone())
-            .create(
-                &PostParams::default(),
-                &Namespace {
-                    metadata,
-                    ..Namespace::default()
-                },
-            )
+            .create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() })
             .await
             .context("create a namespace for a test")?
             .name_any();
@@ -184,10 +173,7 @@ impl TestEnvironment {
         if let Some(known) = self.apis.lock().get(&key) {
             return Ok(known.clone());
         }
-        let types = TypeMeta {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        };
+        let types = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
         let api = objects::api_of(&self.client, &types, &self.namespace).await?;
         self.apis.lock().insert(key, api.clone());
         Ok(api)
@@ -196,14 +182,10 @@ impl TestEnvironment {
     /// Deletes an object and waits until it is gone.
     pub async fn delete(&self, api_version: &str, kind: &str, name: &str, within: Duration) -> anyhow::Result<()> {
         let api = self.api(api_version, kind).await?;
-        api.delete(name, &DeleteParams::default())
-            .await
-            .with_context(|| format!("delete {kind} {name}"))?;
-        eventually(within, &format!("{kind} {name} to be gone"), async || {
-            match api.get_opt(name).await? {
-                None => Ok(()),
-                Some(object) => bail!("the object still exists:\n{}", objects::to_yaml(&object)?),
-            }
+        api.delete(name, &DeleteParams::default()).await.with_context(|| format!("delete {kind} {name}"))?;
+        eventually(within, &format!("{kind} {name} to be gone"), async || match api.get_opt(name).await? {
+            None => Ok(()),
+            Some(object) => bail!("the object still exists:\n{}", objects::to_yaml(&object)?),
         })
         .await
     }
@@ -305,18 +287,9 @@ impl TestEnvironment {
         }
         let api_version = format!("{GROUP}/{VERSION}");
         for kind in WRITTEN_KINDS {
-            for mut object in self
-                .api(&api_version, kind)
-                .await?
-                .list(&ListParams::default())
-                .await?
-                .items
-            {
+            for mut object in self.api(&api_version, kind).await?.list(&ListParams::default()).await?.items {
                 // The items of a list do not contain their kind.
-                object.types = Some(TypeMeta {
-                    api_version: api_version.clone(),
-                    kind: kind.to_owned(),
-                });
+                object.types = Some(TypeMeta { api_version: api_version.clone(), kind: kind.to_owned() });
                 objects.push(object);
             }
         }
@@ -404,10 +377,7 @@ async fn release(api: &Api<DynamicObject>, object: &DynamicObject) -> anyhow::Re
 
 /// The metadata of a namespace with this name as the prefix of a generated name.
 fn named_like(name: &str) -> ObjectMeta {
-    ObjectMeta {
-        generate_name: Some(format!("{name}-")),
-        ..ObjectMeta::default()
-    }
+    ObjectMeta { generate_name: Some(format!("{name}-")), ..ObjectMeta::default() }
 }
 
 fn unless_not_found<T>(answer: kube::Result<T>) -> kube::Result<()> {
@@ -418,24 +388,16 @@ fn unless_not_found<T>(answer: kube::Result<T>) -> kube::Result<()> {
 }
 
 impl Drop for TestEnvironment {
-    #[expect(
-        clippy::print_stderr,
-        reason = "whoever reads the test's output needs the folder's name"
-    )]
+    #[expect(clippy::print_stderr, reason = "whoever reads the test's output needs the folder's name")]
     fn drop(&mut self) {
         if self.finished.load(Ordering::Relaxed) {
             return;
         }
         match self.keep_evidence() {
-            Ok(folder) => eprintln!(
-                "{} did not finish; its logs, AWS calls and objects: {}",
-                self.namespace,
-                folder.display()
-            ),
-            Err(error) => eprintln!(
-                "{} did not finish, and its evidence is incomplete: {error:#}",
-                self.namespace
-            ),
+            Ok(folder) => {
+                eprintln!("{} did not finish; its logs, AWS calls and objects: {}", self.namespace, folder.display());
+            }
+            Err(error) => eprintln!("{} did not finish, and its evidence is incomplete: {error:#}", self.namespace),
         }
     }
 }

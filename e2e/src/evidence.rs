@@ -34,10 +34,7 @@ pub(crate) fn folder(name: &str) -> anyhow::Result<PathBuf> {
 pub(crate) fn copy_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
         let path = entry?.path();
-        if let Some(name) = path
-            .file_name()
-            .filter(|_| path.extension().is_some_and(|extension| extension == "log"))
-        {
+        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|extension| extension == "log")) {
             fs::copy(&path, to.join(name))?;
         }
     }
@@ -54,14 +51,10 @@ pub(crate) fn write_objects(kubeconfig: String, namespace: String, folder: PathB
                 let client = api_server::client(&kubeconfig).await?;
                 collect(&client, &namespace, &folder).await
             };
-            tokio::time::timeout(COLLECT_WITHIN, collect)
-                .await
-                .context("list the objects in time")?
+            tokio::time::timeout(COLLECT_WITHIN, collect).await.context("list the objects in time")?
         })
     });
-    collector
-        .join()
-        .map_err(|_| anyhow::anyhow!("the collector of objects panicked"))?
+    collector.join().map_err(|_| anyhow::anyhow!("the collector of objects panicked"))?
 }
 
 async fn collect(client: &Client, namespace: &str, folder: &Path) -> anyhow::Result<()> {
@@ -92,11 +85,7 @@ pub(crate) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<
             }
             let objects = list(&api, &resource).await?;
             if !objects.is_empty() {
-                let group = if resource.group.is_empty() {
-                    "core"
-                } else {
-                    &resource.group
-                };
+                let group = if resource.group.is_empty() { "core" } else { &resource.group };
                 found.insert(format!("{}.{group}", resource.plural), objects);
             }
         }
@@ -105,17 +94,11 @@ pub(crate) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<
 }
 
 async fn list(api: &Api<DynamicObject>, resource: &ApiResource) -> anyhow::Result<Vec<DynamicObject>> {
-    let listed = api
-        .list(&ListParams::default())
-        .await
-        .with_context(|| format!("list {}", resource.plural))?;
+    let listed = api.list(&ListParams::default()).await.with_context(|| format!("list {}", resource.plural))?;
     let mut objects = listed.items;
     for object in &mut objects {
         // The items of a list do not contain their kind.
-        object.types = Some(TypeMeta {
-            api_version: resource.api_version.clone(),
-            kind: resource.kind.clone(),
-        });
+        object.types = Some(TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() });
     }
     Ok(objects)
 }

@@ -115,11 +115,7 @@ spec:
 
 /// An unmanaged AWSCluster on the private subnets of a network; `extra` are further lines of its spec, indented by two.
 pub fn unmanaged_cluster(name: &str, region: &str, network: &Network, extra: &str) -> String {
-    let subnets: Vec<String> = network
-        .private_subnet_ids()
-        .iter()
-        .map(|id| format!("{{id: {id}}}"))
-        .collect();
+    let subnets: Vec<String> = network.private_subnet_ids().iter().map(|id| format!("{{id: {id}}}")).collect();
     format!(
         "
 apiVersion: infrastructure.cluster.x-k8s.io/v1beta2

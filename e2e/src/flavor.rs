@@ -104,10 +104,7 @@ impl Flavor {
     /// Whether the manifest of a cluster says what the network is, so that the network can be checked before the
     /// cluster exists.
     pub fn has_network_in_manifest(self) -> bool {
-        matches!(
-            self,
-            Self::UnmanagedMachineHealthCheck | Self::UnmanagedDiscovery | Self::NoInfrastructureObject
-        )
+        matches!(self, Self::UnmanagedMachineHealthCheck | Self::UnmanagedDiscovery | Self::NoInfrastructureObject)
     }
 
     /// Whether MachineHealthChecks are among the objects of a cluster.
@@ -132,10 +129,7 @@ impl Flavor {
     pub fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::ManagedBy => &[("AWS_CLUSTER_MANAGED_BY", "network-controller")],
-            Self::Terraform => &[
-                ("INFRASTRUCTURE_API_GROUP", FOREIGN.0),
-                ("INFRASTRUCTURE_KIND", FOREIGN.1),
-            ],
+            Self::Terraform => &[("INFRASTRUCTURE_API_GROUP", FOREIGN.0), ("INFRASTRUCTURE_KIND", FOREIGN.1)],
             // The subnets of the network are private.
             Self::Crossplane => &[("AWS_PUBLIC_IP", "false")],
             // No resolver of this host knows the names of moto's load balancers.
@@ -223,9 +217,7 @@ impl Brought<'_> {
 
     fn subnets(&self) -> Value {
         let zones = self.network.zones.iter();
-        zones
-            .map(|zone| json!({"id": zone.private_subnet_id, "availabilityZone": zone.name}))
-            .collect()
+        zones.map(|zone| json!({"id": zone.private_subnet_id, "availabilityZone": zone.name})).collect()
     }
 
     fn security_groups(&self) -> Value {
@@ -238,9 +230,7 @@ impl Brought<'_> {
     /// The status of a provisioned infrastructure object with further fields.
     fn provisioned(&self, mut fields: Value) -> Value {
         let zones = self.network.zones.iter();
-        let domains: Value = zones
-            .map(|zone| json!({"name": zone.name, "controlPlane": true}))
-            .collect();
+        let domains: Value = zones.map(|zone| json!({"name": zone.name, "controlPlane": true})).collect();
         if let Some(fields) = fields.as_object_mut() {
             fields.insert("initialization".to_owned(), json!({"provisioned": true}));
             fields.insert("failureDomains".to_owned(), domains);
@@ -283,10 +273,8 @@ impl Brought<'_> {
             user.tag(subnet, "tier", "private").await?;
         }
         user.tag(&network.node_security_group_id, "role", "node").await?;
-        user.tag(&network.control_plane_security_group_id, "role", "control-plane")
-            .await?;
-        user.tag_target_group(&self.load_balancer.target_group_arn, "role", "api")
-            .await
+        user.tag(&network.control_plane_security_group_id, "role", "control-plane").await?;
+        user.tag_target_group(&self.load_balancer.target_group_arn, "role", "api").await
     }
 
     async fn write_outputs(&self) -> anyhow::Result<()> {
@@ -326,9 +314,8 @@ impl Brought<'_> {
     async fn write_composite(&self) -> anyhow::Result<()> {
         let network = self.network;
         let zones = network.zones.iter();
-        let subnets: Value = zones
-            .map(|zone| json!({"id": zone.private_subnet_id, "zone": zone.name, "tier": "private"}))
-            .collect();
+        let subnets: Value =
+            zones.map(|zone| json!({"id": zone.private_subnet_id, "zone": zone.name, "tier": "private"})).collect();
         let status = self.provisioned(json!({
             "vpcId": network.vpc_id,
             "subnets": subnets,
@@ -339,8 +326,7 @@ impl Brought<'_> {
             "apiHost": self.load_balancer.dns_name,
             "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
         }));
-        self.write_status("platform.example.org/v1alpha1", "XAWSNetwork", status)
-            .await
+        self.write_status("platform.example.org/v1alpha1", "XAWSNetwork", status).await
     }
 
     async fn write_ack_objects(&self) -> anyhow::Result<()> {
@@ -353,10 +339,7 @@ impl Brought<'_> {
             ("Subnet", name, spec, "subnetID", zone.private_subnet_id.as_str())
         });
         let group = |role: &str| format!("{cluster}-{role}");
-        let (nodes, control_plane) = (
-            &network.node_security_group_id,
-            &network.control_plane_security_group_id,
-        );
+        let (nodes, control_plane) = (&network.node_security_group_id, &network.control_plane_security_group_id);
         let mut objects = vec![
             ("VPC", cluster.to_owned(), json!({}), "vpcID", network.vpc_id.as_str()),
             ("SecurityGroup", group("nodes"), json!({}), "id", nodes),
@@ -366,8 +349,7 @@ impl Brought<'_> {
         let version = "ec2.services.k8s.aws/v1alpha1";
         for (kind, name, spec, field, id) in objects {
             let metadata = json!({"name": name, "labels": {"cluster": cluster}});
-            self.apply(&json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}))
-                .await?;
+            self.apply(&json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})).await?;
             let status = json!({
                 field: id,
                 "ackResourceMetadata": {"ownerAccountID": "111122223333", "region": self.user.region()},

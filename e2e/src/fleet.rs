@@ -20,7 +20,5 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
     manifests.extend(objects::parse(&addon)?);
     manifests.retain(|object| !objects::is(object, "Deployment"));
     let (namespace, _) = SERVICE_ACCOUNT;
-    objects::apply_all(client, manifests, namespace)
-        .await
-        .context("install the add-on")
+    objects::apply_all(client, manifests, namespace).await.context("install the add-on")
 }

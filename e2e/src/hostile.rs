@@ -77,11 +77,7 @@ pub struct Hostile {
 impl Hostile {
     /// A generator that starts at a seed.
     pub fn new(seed: u64, words: Vec<String>) -> Self {
-        Self {
-            random: Rng::with_seed(seed),
-            words,
-            budget: 0,
-        }
+        Self { random: Rng::with_seed(seed), words, budget: 0 }
     }
 
     /// A value for a schema; one in forty values is huge.
@@ -153,10 +149,7 @@ impl Hostile {
         for number in 0..self.length(schema, "minProperties", "maxProperties") {
             let key = self.text(&json!({"maxLength": 128}));
             // Texts repeat, so numbers make the keys unique.
-            map.insert(
-                if number > 3 { format!("{key}{number}") } else { key },
-                self.any(values, depth + 1),
-            );
+            map.insert(if number > 3 { format!("{key}{number}") } else { key }, self.any(values, depth + 1));
         }
         Value::Object(map)
     }
@@ -175,11 +168,7 @@ impl Hostile {
             1..5 => least,
             _ => self.random.usize(1..=3),
         };
-        if self.budget == 0 {
-            least
-        } else {
-            length.clamp(least, most)
-        }
+        if self.budget == 0 { least } else { length.clamp(least, most) }
     }
 
     /// A text: meaningful, odd, or of the greatest allowed length.
@@ -194,11 +183,7 @@ impl Hostile {
             _ => self.random.choice(ODD_TEXTS).unwrap_or_default().to_owned(),
         };
         let missing = least.saturating_sub(text.chars().count());
-        let text: String = text
-            .chars()
-            .take(most)
-            .chain(std::iter::repeat_n('y', missing))
-            .collect();
+        let text: String = text.chars().take(most).chain(std::iter::repeat_n('y', missing)).collect();
         self.budget = self.budget.saturating_sub(text.len());
         text
     }
@@ -264,9 +249,7 @@ fn steps(object: &Value, path: &str) -> Vec<Step> {
         rest = rest.trim_start_matches(['.', '[']);
         let next = match here {
             Value::Object(fields) => {
-                let fitting = fields
-                    .keys()
-                    .filter(|key| !key.is_empty() && rest.starts_with(key.as_str()));
+                let fitting = fields.keys().filter(|key| !key.is_empty() && rest.starts_with(key.as_str()));
                 let longest = fitting.max_by_key(|key| key.len());
                 longest.map(|key| (Step::Field(key.clone()), key.len()))
             }

@@ -142,10 +142,7 @@ impl Names {
     fn learn(&mut self, item: &Value, id: String, kind: &str) {
         let name = match kind {
             "NAT gateway" => self.of(item, "subnetId"),
-            "target group" => self
-                .of_first(item, "LoadBalancerArns")
-                .zip(text(item, "Port"))
-                .map(joined),
+            "target group" => self.of_first(item, "LoadBalancerArns").zip(text(item, "Port")).map(joined),
             "listener" => self.of(item, "LoadBalancerArn").zip(text(item, "Port")).map(joined),
             _ => self.named(item),
         };
@@ -153,10 +150,7 @@ impl Names {
         if kind == "NAT gateway" {
             self.learn_addresses(item, &name);
         }
-        for other_id in ["TargetGroupName", "publicIp"]
-            .iter()
-            .filter_map(|field| text(item, field))
-        {
+        for other_id in ["TargetGroupName", "publicIp"].iter().filter_map(|field| text(item, field)) {
             self.0.entry(other_id).or_insert_with(|| name.clone());
         }
         self.0.entry(id).or_insert(name);
@@ -218,10 +212,7 @@ fn flatten(path: &str, value: &Value, fields: &mut Vec<(String, String)>) {
         }
         Value::Object(object) => {
             for (field, value) in object {
-                let path = [path, field]
-                    .into_iter()
-                    .filter(|part| !part.is_empty())
-                    .collect::<Vec<_>>();
+                let path = [path, field].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
                 flatten(&path.join("."), value, fields);
             }
         }
@@ -253,10 +244,7 @@ fn is_pair(fields: &Map<String, Value>) -> bool {
 fn pair(fields: &Map<String, Value>) -> [String; 2] {
     ["key", "value"].map(|wanted| {
         let found = fields.iter().find(|(key, _)| key.to_lowercase() == wanted);
-        found
-            .and_then(|(_, value)| value.as_str())
-            .unwrap_or_default()
-            .to_owned()
+        found.and_then(|(_, value)| value.as_str()).unwrap_or_default().to_owned()
     })
 }
 
@@ -264,20 +252,13 @@ fn pair(fields: &Map<String, Value>) -> [String; 2] {
 fn rules(permission: &Map<String, Value>) -> Vec<String> {
     let field = |name: &str| permission.get(name).and_then(Value::as_str).unwrap_or("any");
     let what = format!("{} {}-{}", field("ipProtocol"), field("fromPort"), field("toPort"));
-    let sources = [
-        ("groups", "groupId"),
-        ("ipRanges", "cidrIp"),
-        ("ipv6Ranges", "cidrIpv6"),
-        ("prefixListIds", "prefixListId"),
-    ];
+    let sources =
+        [("groups", "groupId"), ("ipRanges", "cidrIp"), ("ipv6Ranges", "cidrIpv6"), ("prefixListIds", "prefixListId")];
     let mut rules = Vec::new();
     for (list, source) in sources {
         for item in permission.get(list).and_then(Value::as_array).into_iter().flatten() {
             let description = text(item, "description").unwrap_or_default();
-            rules.push(format!(
-                "{what} from {} ({description})",
-                text(item, source).unwrap_or_default()
-            ));
+            rules.push(format!("{what} from {} ({description})", text(item, source).unwrap_or_default()));
         }
     }
     rules
@@ -330,11 +311,7 @@ mod tests {
             ("securityGroupInfo", group),
             ("subnetSet", subnet),
         ];
-        let shown = lists.map(|(list, item)| Shown {
-            action: list.to_owned(),
-            id: None,
-            value: json!({list: [item]}),
-        });
+        let shown = lists.map(|(list, item)| Shown { action: list.to_owned(), id: None, value: json!({list: [item]}) });
         let tags = Shown {
             action: "DescribeDetail".to_owned(),
             id: Some(id("subnet")),
@@ -347,10 +324,8 @@ mod tests {
     fn ids_make_no_difference() {
         let one = facts(&account("1"), &[]);
         assert_eq!(one, facts(&account("22"), &[]));
-        let all: Vec<String> = one
-            .iter()
-            .map(|fact| format!("{}: {}: {}", fact.resource, fact.field, fact.value))
-            .collect();
+        let all: Vec<String> =
+            one.iter().map(|fact| format!("{}: {}: {}", fact.resource, fact.field, fact.value)).collect();
         for expected in [
             "security group api: rule: tcp 6443-6443 from Elastic IP of NAT gateway subnet front/32 ()",
             "security group api: rule: tcp 6443-6443 from security group api (itself)",
@@ -374,33 +349,20 @@ mod tests {
         twice.push(second);
         let (once, twice) = (facts(&account("1"), &[]), facts(&twice, &[]));
         let more: Vec<&Fact> = twice.difference(&once).collect();
-        assert!(
-            matches!(more[..], [fact] if fact.field == "number" && fact.value == "2"),
-            "{more:?}"
-        );
+        assert!(matches!(more[..], [fact] if fact.field == "number" && fact.value == "2"), "{more:?}");
     }
 
     #[test]
     fn the_attributes_of_a_vpc_have_names() {
         let value = json!({"vpcId": "vpc-1", "enableDnsSupport": {"value": "true"}});
-        let shown = Shown {
-            action: "DescribeVpcAttribute".to_owned(),
-            id: Some("vpc-1".to_owned()),
-            value,
-        };
+        let shown = Shown { action: "DescribeVpcAttribute".to_owned(), id: Some("vpc-1".to_owned()), value };
         let facts = facts(&[shown], &[]);
-        assert!(
-            facts.iter().any(|fact| fact.field == "enableDnsSupport.value"),
-            "{facts:?}"
-        );
+        assert!(facts.iter().any(|fact| fact.field == "enableDnsSupport.value"), "{facts:?}");
     }
 
     #[test]
     fn what_differs_anyway_can_be_replaced() {
         let replaced = facts(&account("1"), &[("front", "<subnet>")]);
-        assert!(
-            replaced.iter().any(|fact| fact.resource == "subnet <subnet>"),
-            "{replaced:?}"
-        );
+        assert!(replaced.iter().any(|fact| fact.resource == "subnet <subnet>"), "{replaced:?}");
     }
 }

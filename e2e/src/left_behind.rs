@@ -19,10 +19,7 @@ use crate::{
 /// tests, and the credentials of the sessions of one test's account.
 pub(crate) fn secrets(sessions: &[Session]) -> Vec<String> {
     let lasting = [fixtures::JOIN_TOKEN.to_owned(), SECRET_KEYS.to_owned()];
-    lasting
-        .into_iter()
-        .chain(sessions.iter().flat_map(Session::secrets))
-        .collect()
+    lasting.into_iter().chain(sessions.iter().flat_map(Session::secrets)).collect()
 }
 
 /// Fails if a log in this folder, or one of these texts, shows one of the secrets.
@@ -42,9 +39,7 @@ pub(crate) fn ensure_secrets_are_kept<'a>(
             keeps(&path.display().to_string(), &fs::read(&path)?)?;
         }
     }
-    texts
-        .into_iter()
-        .try_for_each(|(name, text)| keeps(name, text.as_bytes()))
+    texts.into_iter().try_for_each(|(name, text)| keeps(name, text.as_bytes()))
 }
 
 /// Fails if a call is not in the table from which the IAM policies are generated.
@@ -103,10 +98,7 @@ mod tests {
         let document =
             "# Conditions\n\n### `Paused`\n\n| `NotPaused` | a | b |\n\n### `Ready`\n\n| `Ready` | a | b |\n";
         assert!(explains(document, "Ready", "Ready"));
-        assert!(
-            explains(document, "Ready", "NotPaused"),
-            "Ready repeats the reasons of the other conditions"
-        );
+        assert!(explains(document, "Ready", "NotPaused"), "Ready repeats the reasons of the other conditions");
         assert!(explains(document, "Paused", "NotPaused"));
         assert!(!explains(document, "Paused", "Ready"));
         assert!(!explains(document, "Pause", "NotPaused"));
@@ -117,11 +109,8 @@ mod tests {
         let logs = tempfile::TempDir::new().unwrap();
         fs::write(logs.path().join("manager-1.log"), "fine").unwrap();
         ensure_secrets_are_kept(&secrets(&[]), logs.path(), [("the events", "fine".to_owned())]).unwrap();
-        let shown = ensure_secrets_are_kept(
-            &secrets(&[]),
-            logs.path(),
-            [("the events", format!("a {SECRET_KEYS}0001"))],
-        );
+        let shown =
+            ensure_secrets_are_kept(&secrets(&[]), logs.path(), [("the events", format!("a {SECRET_KEYS}0001"))]);
         assert!(format!("{:#}", shown.unwrap_err()).contains("the events"));
         fs::write(logs.path().join("manager-2.log"), fixtures::user_data("")).unwrap();
         let logged = ensure_secrets_are_kept(&secrets(&[]), logs.path(), []).unwrap_err();

@@ -58,9 +58,7 @@ impl LocalWorld {
             })
         };
         let shared = tokio::task::spawn_blocking(move || {
-            SHARED
-                .get_or_init(|| start().map_err(|error: anyhow::Error| format!("{error:#}")))
-                .clone()
+            SHARED.get_or_init(|| start().map_err(|error: anyhow::Error| format!("{error:#}"))).clone()
         });
         shared.await?.map_err(|error| anyhow!(error))
     }
@@ -132,12 +130,7 @@ impl LocalWorld {
                 fleet: OnceCell::new(),
                 kubeadm: OnceCell::new(),
                 endpoints,
-                processes: Mutex::new(
-                    processes
-                        .into_iter()
-                        .map(|process| process.of_test(turn.as_ref()))
-                        .collect(),
-                ),
+                processes: Mutex::new(processes.into_iter().map(|process| process.of_test(turn.as_ref())).collect()),
                 directory,
                 turn,
             }),
@@ -221,9 +214,8 @@ impl LocalWorld {
     /// Each provider comes with the port at which the API server calls its webhooks.
     pub(crate) async fn run_installed(&self, providers: &[(&Provider, u16)]) -> anyhow::Result<()> {
         let proxy = self.endpoint_variables();
-        let starts = providers
-            .iter()
-            .map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], &proxy));
+        let starts =
+            providers.iter().map(|(provider, port)| provider.run(&self.directory, &self.server, *port, &[], &proxy));
         let started = futures::future::try_join_all(starts).await?;
         for process in started {
             self.keep(process);
@@ -315,10 +307,7 @@ impl LocalWorld {
 
     /// What an instance has written to its console so far; empty if nothing.
     pub fn console(&self, instance_id: &str) -> anyhow::Result<String> {
-        let log = self
-            .directory
-            .folder("logs")?
-            .join(format!("console-{instance_id}.log"));
+        let log = self.directory.folder("logs")?.join(format!("console-{instance_id}.log"));
         Ok(std::fs::read_to_string(log).unwrap_or_default())
     }
 
@@ -327,9 +316,7 @@ impl LocalWorld {
         let processes = self.processes.lock();
         let process = processes.iter().find(|process| process.name() == program);
         let argument = process.and_then(|process| process.argument(prefix));
-        argument
-            .map(str::to_owned)
-            .with_context(|| format!("{program} does not run"))
+        argument.map(str::to_owned).with_context(|| format!("{program} does not run"))
     }
 
     /// The CPU time of a running program of the world, e.g. `kube-apiserver`.
@@ -355,10 +342,7 @@ impl LocalWorld {
     /// The memory of each program of the world, by name.
     pub fn memory(&self) -> anyhow::Result<Vec<(String, Memory)>> {
         let processes = self.processes.lock();
-        processes
-            .iter()
-            .map(|process| Ok((process.name().to_owned(), process.memory()?)))
-            .collect()
+        processes.iter().map(|process| Ok((process.name().to_owned(), process.memory()?))).collect()
     }
 
     /// Ends all programs, the last started one first, and waits for their end.

@@ -175,10 +175,6 @@ async fn end_with_success(mut process: Supervised) -> anyhow::Result<()> {
     process.ensure_running()?;
     let (name, log) = (process.name().to_owned(), process.log().to_owned());
     let status = process.terminate().await?;
-    ensure!(
-        status.success(),
-        "{name} was asked to end and ended with {status}; {}",
-        last_words(&log)
-    );
+    ensure!(status.success(), "{name} was asked to end and ended with {status}; {}", last_words(&log));
     Ok(())
 }

@@ -89,10 +89,7 @@ impl<'a> ManagerBuilder<'a> {
 
     /// The command line, and the addresses of the health and diagnostics servers.
     async fn arguments(&self) -> anyhow::Result<(Vec<String>, String, String)> {
-        let (health, diagnostics) = (
-            format!("127.0.0.1:{}", free_port()?),
-            format!("127.0.0.1:{}", free_port()?),
-        );
+        let (health, diagnostics) = (format!("127.0.0.1:{}", free_port()?), format!("127.0.0.1:{}", free_port()?));
         let kubeconfig = self.environment.manager_kubeconfig(self.controllers).await?;
         let mut arguments = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
@@ -126,10 +123,7 @@ impl<'a> ManagerBuilder<'a> {
         let (arguments, health, diagnostics) = self.arguments().await?;
         let program = self.program.clone().map_or_else(Manager::program, Ok)?;
         let mut command = Command::new(program);
-        command
-            .args(&arguments)
-            .env("RUST_BACKTRACE", "1")
-            .envs(self.variables.iter().cloned());
+        command.args(&arguments).env("RUST_BACKTRACE", "1").envs(self.variables.iter().cloned());
         if self.controllers == Controllers::OfFleet {
             command.envs(self.environment.world().endpoint_variables());
         } else {

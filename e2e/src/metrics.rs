@@ -31,11 +31,7 @@ impl Metrics {
             .0
             .iter()
             .filter(|sample| sample.name == name)
-            .filter(|sample| {
-                labels
-                    .iter()
-                    .all(|(key, value)| sample.labels.get(*key).is_some_and(|has| has == value))
-            })
+            .filter(|sample| labels.iter().all(|(key, value)| sample.labels.get(*key).is_some_and(|has| has == value)))
             .map(|sample| sample.value)
             .collect();
         (!matching.is_empty()).then(|| matching.iter().sum())
@@ -56,11 +52,7 @@ impl Sample {
             (name, BTreeMap::new(), rest)
         };
         let value = rest.split_whitespace().next()?.parse().ok()?;
-        Some(Self {
-            name: name.to_owned(),
-            labels,
-            value,
-        })
+        Some(Self { name: name.to_owned(), labels, value })
     }
 }
 

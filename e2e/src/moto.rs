@@ -16,9 +16,7 @@ pub const IMAGE_ID: &str = "ami-0a00000000000002b";
 /// into `port_file`, for which [`url`] waits.
 pub fn command(environment: &Path, port_file: &Path) -> Command {
     let mut command = Command::new(environment.join("bin/python"));
-    command
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("moto/server.py"))
-        .arg(port_file);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("moto/server.py")).arg(port_file);
     command
 }
 
@@ -63,14 +61,9 @@ impl Moto {
             .stderr(log)
             .spawn()
             .with_context(|| format!("starting moto from {}", environment.display()))?;
-        let mut moto = Self {
-            url: String::new(),
-            child,
-        };
+        let mut moto = Self { url: String::new(), child };
         let child = &mut moto.child;
-        moto.url = url(&port_file, || matches!(child.try_wait(), Ok(None)))
-            .await
-            .context("see moto.log")?;
+        moto.url = url(&port_file, || matches!(child.try_wait(), Ok(None))).await.context("see moto.log")?;
         Ok(moto)
     }
 

@@ -30,11 +30,7 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_mins(2);
 /// Parses YAML of one or several documents. Empty documents are skipped.
 pub fn parse(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("parse the YAML")?;
-    documents
-        .into_iter()
-        .filter(|document| !document.is_null())
-        .map(from_value)
-        .collect()
+    documents.into_iter().filter(|document| !document.is_null()).map(from_value).collect()
 }
 
 /// The object that a JSON document describes.
@@ -45,10 +41,7 @@ pub(crate) fn from_value(document: Value) -> anyhow::Result<DynamicObject> {
 
 /// The kind and the name, for messages.
 pub(crate) fn describe(object: &DynamicObject) -> String {
-    let kind = object
-        .types
-        .as_ref()
-        .map_or("object without a kind", |types| types.kind.as_str());
+    let kind = object.types.as_ref().map_or("object without a kind", |types| types.kind.as_str());
     format!("{kind} {}", object.name_any())
 }
 
@@ -65,10 +58,7 @@ pub async fn api_of(client: &Client, types: &TypeMeta, namespace: &str) -> anyho
 }
 
 async fn api_for(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<Api<DynamicObject>> {
-    let types = object
-        .types
-        .as_ref()
-        .with_context(|| format!("{} has no apiVersion", describe(object)))?;
+    let types = object.types.as_ref().with_context(|| format!("{} has no apiVersion", describe(object)))?;
     api_of(client, types, object.metadata.namespace.as_deref().unwrap_or(namespace)).await
 }
 
@@ -89,9 +79,8 @@ pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> 
 
 /// Applies a set of objects in any order: definitions and namespaces are applied before the objects that need them.
 pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, namespace: &str) -> anyhow::Result<()> {
-    let (first, rest): (Vec<_>, Vec<_>) = objects
-        .into_iter()
-        .partition(|object| is(object, "Namespace") || is(object, DEFINITION));
+    let (first, rest): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| is(object, "Namespace") || is(object, DEFINITION));
     for objects in [first, rest] {
         stream::iter(objects)
             .map(|object| async move { apply(client, &object, namespace).await })
@@ -117,15 +106,11 @@ async fn established(client: &Client, definition: &DynamicObject) -> anyhow::Res
         .with_context(|| format!("waited {} s for {what}", ESTABLISHED_WITHIN.as_secs()))??;
     // The condition becomes true a moment before discovery shows the kind and the API server serves it.
     let types = defined(definition)?;
-    eventually_by_polling(
-        ESTABLISHED_WITHIN,
-        &format!("{} to be served", types.kind),
-        async || {
-            let served = api_of(client, &types, "default").await?;
-            served.list(&ListParams::default().limit(1)).await?;
-            Ok(())
-        },
-    )
+    eventually_by_polling(ESTABLISHED_WITHIN, &format!("{} to be served", types.kind), async || {
+        let served = api_of(client, &types, "default").await?;
+        served.list(&ListParams::default().limit(1)).await?;
+        Ok(())
+    })
     .await
 }
 
@@ -134,9 +119,7 @@ fn defined(definition: &DynamicObject) -> anyhow::Result<TypeMeta> {
     let spec = definition.data.get("spec").context("no spec")?;
     let text = |path: &str| spec.pointer(path).and_then(Value::as_str);
     let versions = spec.get("versions").and_then(Value::as_array).context("no versions")?;
-    let served = versions
-        .iter()
-        .find(|version| version.get("served") == Some(&Value::Bool(true)));
+    let served = versions.iter().find(|version| version.get("served") == Some(&Value::Bool(true)));
     let version = served.and_then(|version| version.get("name")?.as_str());
     let version = version.context("no served version")?;
     Ok(TypeMeta {
@@ -161,11 +144,7 @@ pub fn condition(object: &DynamicObject, type_: &str) -> Option<Condition> {
     let conditions = object.data.pointer("/status/conditions")?.as_array()?;
     let found = conditions.iter().find(|condition| condition["type"] == type_)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
-    Some(Condition {
-        status: text("status"),
-        reason: text("reason"),
-        message: text("message"),
-    })
+    Some(Condition { status: text("status"), reason: text("reason"), message: text("message") })
 }
 
 /// The object as YAML, without the bookkeeping of server-side apply and without the content of Secrets.

@@ -23,10 +23,7 @@ struct Pass {
 impl Passes {
     /// The passes in this log.
     pub(crate) fn of(log: PathBuf) -> Self {
-        Self {
-            log: GrowingLog::new(log),
-            found: Vec::new(),
-        }
+        Self { log: GrowingLog::new(log), found: Vec::new() }
     }
 
     /// Reads the lines that the log has got since the last look.

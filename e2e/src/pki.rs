@@ -13,13 +13,7 @@ use crate::directory::Directory;
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
 /// The names by which clients reach the API server and the webhooks.
-const NAMES: [&str; 5] = [
-    "127.0.0.1",
-    "localhost",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-];
+const NAMES: [&str; 5] = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
 /// The keys and certificates of a world, on disk for its programs and in memory for this process.
 pub(crate) struct Pki {
@@ -96,11 +90,6 @@ pub(crate) fn issue(
     }
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = usages;
-    let certificate = params
-        .signed_by(&key, issuer)
-        .with_context(|| format!("issue the certificate of {name}"))?;
-    Ok(Issued {
-        certificate: certificate.pem(),
-        key: key.serialize_pem(),
-    })
+    let certificate = params.signed_by(&key, issuer).with_context(|| format!("issue the certificate of {name}"))?;
+    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
 }

@@ -57,9 +57,7 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let pairs = form_urlencoded::parse(text);
     pairs
         .flat_map(|(key, value)| {
-            [key.into_owned(), "=".to_owned(), value.into_owned(), "&".to_owned()]
-                .concat()
-                .into_bytes()
+            [key.into_owned(), "=".to_owned(), value.into_owned(), "&".to_owned()].concat().into_bytes()
         })
         .collect()
 }
@@ -67,8 +65,7 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
 /// The runs of characters that may be base64, in the usual alphabet or the one for URLs.
 fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
-    text.split(move |byte| !is_base64(byte))
-        .filter(|run| run.len() >= SHORTEST)
+    text.split(move |byte| !is_base64(byte)).filter(|run| run.len() >= SHORTEST)
 }
 
 /// The decoded bytes of a run, for each possible start of the base64 in it.
@@ -170,11 +167,7 @@ mod tests {
 
     #[test]
     fn an_absent_secret_is_not_found() {
-        let log = format!(
-            "INFO user data of {} bytes {}",
-            compressed().len(),
-            BASE64_STANDARD.encode("x".repeat(500))
-        );
+        let log = format!("INFO user data of {} bytes {}", compressed().len(), BASE64_STANDARD.encode("x".repeat(500)));
         assert!(found(log.as_bytes(), &[SECRET.to_owned()]).is_empty());
     }
 }

@@ -12,10 +12,7 @@ fn tools() -> PathBuf {
 
 /// The checkout from which this crate was compiled.
 pub(crate) fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map(Path::to_path_buf)
-        .unwrap_or_default()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 /// A program or file of `make tools`, by its name in `bin/`.
@@ -26,11 +23,7 @@ pub(crate) fn tool(name: &str) -> anyhow::Result<PathBuf> {
 /// A program or file in `bin/` that another target of the Makefile builds.
 pub(crate) fn built_by(target: &str, name: &str) -> anyhow::Result<PathBuf> {
     let path = tools().join(name);
-    ensure!(
-        path.exists(),
-        "{} is missing; `make {target}` builds it",
-        path.display()
-    );
+    ensure!(path.exists(), "{} is missing; `make {target}` builds it", path.display());
     Ok(path)
 }
 
@@ -86,11 +79,7 @@ pub fn kustomize(folder: &Path) -> anyhow::Result<String> {
         .arg(folder)
         .output()?;
     let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "kubectl kustomize {}: {error}",
-        folder.display()
-    );
+    ensure!(output.status.success(), "kubectl kustomize {}: {error}", folder.display());
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -118,21 +107,13 @@ fn output_folder() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("find the running program")?;
     let folder = program.parent().context("the running program lies in no folder")?;
     // Test binaries are one folder deeper than other binaries.
-    let folder = if folder.ends_with("deps") {
-        folder.parent().unwrap_or(folder)
-    } else {
-        folder
-    };
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     Ok(folder.to_path_buf())
 }
 
 fn sibling(name: &str) -> anyhow::Result<PathBuf> {
     let path = output_folder()?.join(name);
-    ensure!(
-        path.exists(),
-        "{} is missing; `cargo build --workspace` builds it",
-        path.display()
-    );
+    ensure!(path.exists(), "{} is missing; `cargo build --workspace` builds it", path.display());
     Ok(path)
 }
 

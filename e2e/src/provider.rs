@@ -34,13 +34,9 @@ pub(crate) async fn install(client: &Client) -> anyhow::Result<()> {
         .context("read our own manifests")?;
     // The Deployment, and the Secret with its AWS credentials, exist for the pod.
     manifests.retain(|object| !["Deployment", "Secret"].iter().any(|kind| objects::is(object, kind)));
-    let (last, others): (Vec<_>, Vec<_>) = manifests
-        .into_iter()
-        .partition(|object| object.name_any() == LAST_POLICY);
+    let (last, others): (Vec<_>, Vec<_>) = manifests.into_iter().partition(|object| object.name_any() == LAST_POLICY);
     for objects in [others, last] {
-        objects::apply_all(client, objects, NAMESPACE)
-            .await
-            .context("install our own manifests")?;
+        objects::apply_all(client, objects, NAMESPACE).await.context("install our own manifests")?;
     }
     enforced(client).await
 }
@@ -56,18 +52,13 @@ pub(crate) async fn enforced(client: &Client) -> anyhow::Result<()> {
     }))?;
     let types = identity.types.clone().context("a kind")?;
     let identities = objects::api_of(client, &types, "").await?;
-    let judge = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    eventually_by_polling(
-        ENFORCED_WITHIN,
-        "our admission policies to be enforced",
-        async || match identities.create(&judge, &identity).await {
+    let judge = PostParams { dry_run: true, ..PostParams::default() };
+    eventually_by_polling(ENFORCED_WITHIN, "our admission policies to be enforced", async || {
+        match identities.create(&judge, &identity).await {
             Err(kube::Error::Api(refusal)) if refusal.message.contains(LAST_POLICY) => Ok(()),
             answer => bail!("an identity that is to be refused: {:?}", answer.map(|_| "accepted")),
-        },
-    )
+        }
+    })
     .await
 }
 
@@ -75,19 +66,10 @@ pub(crate) async fn enforced(client: &Client) -> anyhow::Result<()> {
 /// namespace.
 pub(crate) async fn grant_lease(client: &Client, namespace: &str) -> anyhow::Result<()> {
     for kind in ["Role", "RoleBinding"] {
-        let types = TypeMeta {
-            api_version: "rbac.authorization.k8s.io/v1".to_owned(),
-            kind: kind.to_owned(),
-        };
+        let types = TypeMeta { api_version: "rbac.authorization.k8s.io/v1".to_owned(), kind: kind.to_owned() };
         let ours = objects::api_of(client, &types, NAMESPACE).await?;
-        let mut copy = ours
-            .get(LEASE_ROLE)
-            .await
-            .with_context(|| format!("read our {kind} {LEASE_ROLE}"))?;
-        copy.metadata = ObjectMeta {
-            name: Some(LEASE_ROLE.to_owned()),
-            ..ObjectMeta::default()
-        };
+        let mut copy = ours.get(LEASE_ROLE).await.with_context(|| format!("read our {kind} {LEASE_ROLE}"))?;
+        copy.metadata = ObjectMeta { name: Some(LEASE_ROLE.to_owned()), ..ObjectMeta::default() };
         objects::apply(client, &copy, namespace).await?;
     }
     Ok(())

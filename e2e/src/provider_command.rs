@@ -52,11 +52,7 @@ impl ProviderCommand {
     /// # Errors
     /// The program cannot be started, is killed, or prints no text.
     pub fn run(mut self, input: &str) -> anyhow::Result<ProviderOutput> {
-        let program = self
-            .0
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let program = self.0.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = program.spawn().context("run capa-rs")?;
         let mut stdin = program.stdin.take().context("standard input")?;
         stdin.write_all(input.as_bytes())?;

@@ -45,10 +45,7 @@ impl LocalWorld {
             *processes = others;
             Ok(programs)
         })?;
-        ensure!(
-            programs.iter().map(Supervised::name).eq(CONTROL_PLANE),
-            "the control plane does not run"
-        );
+        ensure!(programs.iter().map(Supervised::name).eq(CONTROL_PLANE), "the control plane does not run");
         let data = data_of(named(&programs, "etcd")?)?;
         let mut stopped = Vec::new();
         for program in programs.into_iter().rev() {
@@ -77,9 +74,7 @@ impl LocalWorld {
     pub async fn without_api_server<T>(&self, meanwhile: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let (place, api_server) = self.with(|processes| {
             let mut names = processes.iter().map(Supervised::name);
-            let place = names
-                .position(|name| name == API_SERVER)
-                .context("kube-apiserver does not run")?;
+            let place = names.position(|name| name == API_SERVER).context("kube-apiserver does not run")?;
             Ok((place, processes.remove(place)))
         })?;
         let stopped = api_server.kill_to_restart().await?;
@@ -101,9 +96,7 @@ impl LocalWorld {
 
 fn named<'a>(processes: &'a [Supervised], name: &str) -> anyhow::Result<&'a Supervised> {
     let mut processes = processes.iter();
-    processes
-        .find(|process| process.name() == name)
-        .with_context(|| format!("{name} does not run"))
+    processes.find(|process| process.name() == name).with_context(|| format!("{name} does not run"))
 }
 
 fn data_of(etcd: &Supervised) -> anyhow::Result<PathBuf> {

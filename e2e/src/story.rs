@@ -24,10 +24,7 @@ enum WorldChoice<'a> {
 impl<'a> Story<'a> {
     /// A story in the world that all tests share. The name is the prefix of its namespace.
     pub fn new(name: &'a str) -> Self {
-        Self {
-            name,
-            world_choice: WorldChoice::Shared,
-        }
+        Self { name, world_choice: WorldChoice::Shared }
     }
 
     /// The name of the story.
@@ -37,18 +34,12 @@ impl<'a> Story<'a> {
 
     /// Runs the story in this world, which the caller stops.
     pub fn in_world(self, world: &'a Arc<LocalWorld>) -> Self {
-        Self {
-            world_choice: WorldChoice::Given(world),
-            ..self
-        }
+        Self { world_choice: WorldChoice::Given(world), ..self }
     }
 
     /// Runs the story in a world of its own, with further flags for Cluster API core. The world is stopped at the end.
     pub fn in_its_own_world(self, core_flags: &'a [&'a str]) -> Self {
-        Self {
-            world_choice: WorldChoice::Own(core_flags),
-            ..self
-        }
+        Self { world_choice: WorldChoice::Own(core_flags), ..self }
     }
 
     /// Runs [`run_async`](Self::run_async) from a test that is not async.

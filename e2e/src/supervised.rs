@@ -60,9 +60,7 @@ impl Supervised {
             register: directory.register(),
             program: command.get_program().to_owned(),
             arguments: command.get_args().map(OsStr::to_owned).collect(),
-            environment: environment
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         };
         Self::run(name.to_owned(), logs.join(format!("{name}.log")), recipe)
     }
@@ -86,14 +84,7 @@ impl Supervised {
             .with_context(|| format!("start the supervisor of {name}"))?;
         let program =
             read_process_id(&mut supervisor).with_context(|| format!("{name} did not start; {}", last_words(&log)))?;
-        Ok(Self {
-            name,
-            log,
-            recipe,
-            program,
-            supervisor,
-            share: None,
-        })
+        Ok(Self { name, log, recipe, program, supervisor, share: None })
     }
 
     /// Counts the program among those of the test with this turn; `None` for the shared world, which belongs to no
@@ -168,17 +159,12 @@ impl Supervised {
         let path = format!("/proc/{}/status", self.program.as_raw_pid());
         let status = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
         let bytes = |field: &str| {
-            let line = status
-                .lines()
-                .find_map(|line| line.strip_prefix(field))
-                .with_context(|| format!("no {field}"))?;
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field}"))?;
             let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
             anyhow::Ok(kibibytes * 1024)
         };
-        Ok(Memory {
-            resident: bytes("VmRSS:")?,
-            peak: bytes("VmHWM:")?,
-        })
+        Ok(Memory { resident: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
     }
 
     /// The CPU time of the program, in user and kernel mode. Linux only.
@@ -189,9 +175,7 @@ impl Supervised {
         let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
         let ticks: u64 = ticks.sum::<Result<u64, _>>().with_context(|| format!("read {path}"))?;
-        Ok(Duration::from_millis(
-            ticks * 1000 / rustix::param::clock_ticks_per_second(),
-        ))
+        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
     }
 
     /// The exit status of a program that has ended; a signal is 128 plus its number.

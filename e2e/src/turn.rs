@@ -48,10 +48,7 @@ impl Load {
             // The sender lives as long as this value.
             let _ = changes.changed().await;
         }
-        Arc::new(Place {
-            load: self.clone(),
-            programs: Mutex::new(0),
-        })
+        Arc::new(Place { load: self.clone(), programs: Mutex::new(0) })
     }
 
     fn add_a_test(&self) -> bool {
@@ -170,15 +167,8 @@ mod tests {
     fn other_test_gets_a_turn(load: &Arc<Load>) -> bool {
         let load = load.clone();
         let other = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::time::timeout(Duration::from_millis(50), take(&load))
-                    .await
-                    .is_ok()
-            })
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { tokio::time::timeout(Duration::from_millis(50), take(&load)).await.is_ok() })
         });
         other.join().unwrap()
     }
@@ -210,10 +200,7 @@ mod tests {
         let load = Arc::new(Load::up_to(4));
         let turn = take(&load).await;
         let manager = turn.program();
-        assert!(
-            other_test_gets_a_turn(&load),
-            "the first program counts from the beginning"
-        );
+        assert!(other_test_gets_a_turn(&load), "the first program counts from the beginning");
         let further = [turn.program(), turn.program()];
         assert!(!other_test_gets_a_turn(&load));
         drop(further);

@@ -48,9 +48,7 @@ impl FakeAccount {
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = self.state.lock().clone();
-        Self {
-            state: Arc::new(Mutex::new(state)),
-        }
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Changes the behaviour of the account.
@@ -238,12 +236,7 @@ impl State {
             Some(fault) => fault.answer(call),
         };
         self.crashed_by = fault.filter(|fault| fault.is_crash());
-        self.record(Entry {
-            at: self.ec2.now(),
-            call: call.clone(),
-            effect,
-            answer: answer.clone(),
-        });
+        self.record(Entry { at: self.ec2.now(), call: call.clone(), effect, answer: answer.clone() });
         answer
     }
 

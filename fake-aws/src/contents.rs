@@ -153,18 +153,15 @@ fn vpc_contents(ec2: &Ec2, elb: &Elb, vpc: Vpc) -> VpcContents {
     let subnets = ec2.all_subnets().into_iter().filter(|subnet| subnet.vpc_id == vpc.id);
     let nat_gateways = ec2.all_nat_gateways().into_iter();
     let nat_gateways = nat_gateways.filter(|gateway| gateway.vpc_id == vpc.id && !is_deleted(gateway));
-    let tables = ec2
-        .all_route_tables()
-        .into_iter()
-        .filter(|table| table.vpc_id == vpc.id);
+    let tables = ec2.all_route_tables().into_iter().filter(|table| table.vpc_id == vpc.id);
     let tables = tables.map(|table| table_contents(ec2, table));
     let groups = ec2.all_security_groups().into_iter();
     let groups = groups.filter(|group| group.vpc_id == vpc.id && !is_untouched(group));
     VpcContents {
-        nat_gateways: sorted(nat_gateways.map(|gateway| NatGatewayContents {
-            subnet: range_of(ec2, &gateway.subnet_id),
-            tags: gateway.tags,
-        })),
+        nat_gateways: sorted(
+            nat_gateways
+                .map(|gateway| NatGatewayContents { subnet: range_of(ec2, &gateway.subnet_id), tags: gateway.tags }),
+        ),
         route_tables: sorted(tables.filter(|table| !table.is_untouched())),
         security_groups: sorted(groups.map(|group| group_contents(ec2, group))),
         subnets: sorted(subnets.map(subnet_contents)),
@@ -199,12 +196,7 @@ impl RouteTableContents {
 fn table_contents(ec2: &Ec2, table: RouteTable) -> RouteTableContents {
     let subnets = table.associations.iter();
     let routes = table.routes.iter().filter(|route| route.target != RouteTarget::Local);
-    let routes = routes.map(|route| {
-        (
-            route.destination.clone(),
-            target_contents(ec2, &table.vpc_id, &route.target),
-        )
-    });
+    let routes = routes.map(|route| (route.destination.clone(), target_contents(ec2, &table.vpc_id, &route.target)));
     RouteTableContents {
         subnets: sorted(subnets.map(|association| range_of(ec2, &association.subnet_id))),
         routes: routes.collect(),
@@ -254,19 +246,13 @@ fn rule_contents(ec2: &Ec2, rule: Rule<String>) -> RuleContents {
             group.map_or_else(|| "no group".to_owned(), |group| format!("group {}", group.name))
         }
     };
-    RuleContents {
-        traffic: rule.traffic,
-        source,
-        description: rule.description,
-    }
+    RuleContents { traffic: rule.traffic, source, description: rule.description }
 }
 
 /// Whether the range is the address of an Elastic IP, which differs from run to run.
 fn is_elastic_ip(ec2: &Ec2, range: &str) -> bool {
     let addresses = ec2.all_addresses().into_iter();
-    addresses
-        .map(|address| format!("{}/32", address.public_ip))
-        .any(|address| address == range)
+    addresses.map(|address| format!("{}/32", address.public_ip)).any(|address| address == range)
 }
 
 fn is_deleted(gateway: &NatGateway) -> bool {

@@ -137,12 +137,7 @@ mod tests {
     fn the_time_of_a_condition_moves_with_its_status() {
         let mut conditions = Vec::new();
         for (second, is_true, since) in [(10, true, 10), (20, true, 10), (30, false, 30)] {
-            set(
-                &mut conditions,
-                healthy(is_true),
-                Some(1),
-                Timestamp::from_second(second).unwrap(),
-            );
+            set(&mut conditions, healthy(is_true), Some(1), Timestamp::from_second(second).unwrap());
             assert_eq!(conditions[0].last_transition_time.0.as_second(), since);
         }
         assert_eq!(conditions[0].reason, "NotReady");

@@ -35,10 +35,7 @@ pub(crate) struct InfrastructureReader {
 
 impl InfrastructureReader {
     pub(crate) fn new(client: Client) -> Self {
-        Self {
-            client,
-            resources: Mutex::default(),
-        }
+        Self { client, resources: Mutex::default() }
     }
 
     /// Facts about the infrastructure of a Cluster. If the object cannot be read, its facts are missing, because a
@@ -52,19 +49,11 @@ impl InfrastructureReader {
             Ok(object) => object,
             Err(error) => {
                 let error = described(&error);
-                debug!(
-                    kind = reference.kind,
-                    name = reference.name,
-                    error,
-                    "infrastructure object not read"
-                );
+                debug!(kind = reference.kind, name = reference.name, error, "infrastructure object not read");
                 None
             }
         };
-        Infrastructure {
-            provider: provider(&reference.kind),
-            region: object.and_then(|object| region(&object.data)),
-        }
+        Infrastructure { provider: provider(&reference.kind), region: object.and_then(|object| region(&object.data)) }
     }
 
     async fn object(&self, reference: &ContractReference, namespace: &str) -> kube::Result<Option<DynamicObject>> {

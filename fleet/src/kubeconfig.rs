@@ -83,9 +83,7 @@ fn selected(mut whole: Kubeconfig) -> Option<(Kubeconfig, Cluster, AuthInfo)> {
     whole.contexts.retain(|context| context.name == name);
     let context = whole.contexts.first()?.context.clone()?;
     whole.clusters.retain(|cluster| cluster.name == context.cluster);
-    whole
-        .auth_infos
-        .retain(|user| Some(&user.name) == context.user.as_ref());
+    whole.auth_infos.retain(|user| Some(&user.name) == context.user.as_ref());
     let cluster = whole.clusters.first()?.cluster.clone()?;
     let user = whole.auth_infos.first()?.auth_info.clone()?;
     Some((whole, cluster, user))
@@ -95,10 +93,7 @@ fn refused_of_cluster(cluster: &Cluster) -> Option<&'static str> {
     let insecure = cluster.insecure_skip_tls_verify.unwrap_or_default();
     let server = cluster.server.as_ref();
     let fields = [
-        (
-            "server without https",
-            server.is_some_and(|server| !server.starts_with("https://")),
-        ),
+        ("server without https", server.is_some_and(|server| !server.starts_with("https://"))),
         ("certificate-authority", cluster.certificate_authority.is_some()),
         ("insecure-skip-tls-verify", insecure),
         ("proxy-url", cluster.proxy_url.is_some()),
@@ -113,12 +108,7 @@ fn refused_of_user(user: &AuthInfo) -> Option<&'static str> {
         ("tokenFile", user.token_file.is_some()),
         ("client-certificate", user.client_certificate.is_some()),
         ("client-key", user.client_key.is_some()),
-        (
-            "password",
-            user.password
-                .as_ref()
-                .is_some_and(|password| !password.expose_secret().is_empty()),
-        ),
+        ("password", user.password.as_ref().is_some_and(|password| !password.expose_secret().is_empty())),
     ];
     first_set(fields)
 }
@@ -136,10 +126,7 @@ mod tests {
 
     fn secret(kubeconfig: &str) -> Secret {
         let data = [(KUBECONFIG_KEY.to_owned(), ByteString(kubeconfig.as_bytes().to_vec()))];
-        Secret {
-            data: Some(data.into()),
-            ..Secret::default()
-        }
+        Secret { data: Some(data.into()), ..Secret::default() }
     }
 
     /// A kubeconfig in Cluster API's form, with further fields of its cluster and its user.
@@ -163,10 +150,7 @@ mod tests {
     #[test]
     fn the_server_and_its_authority_are_those_of_the_current_context() {
         let access = read(&with(&json!({}), &json!({}))).unwrap();
-        assert_eq!(
-            (access.server.as_str(), access.certificate_authority.as_str()),
-            ("https://api:6443", "Q0E=")
-        );
+        assert_eq!((access.server.as_str(), access.certificate_authority.as_str()), ("https://api:6443", "Q0E="));
         assert_eq!(access.kubeconfig.clusters.len(), 1, "nothing else is used");
     }
 
@@ -176,28 +160,12 @@ mod tests {
         let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh"}});
         let table = [
             (none.clone(), exec, "exec"),
-            (
-                none.clone(),
-                json!({"auth-provider": {"name": "gcp", "config": {}}}),
-                "auth-provider",
-            ),
+            (none.clone(), json!({"auth-provider": {"name": "gcp", "config": {}}}), "auth-provider"),
             (none.clone(), json!({"tokenFile": "/etc/passwd"}), "tokenFile"),
-            (
-                none.clone(),
-                json!({"client-certificate": "/etc/tls.crt"}),
-                "client-certificate",
-            ),
+            (none.clone(), json!({"client-certificate": "/etc/tls.crt"}), "client-certificate"),
             (none.clone(), json!({"client-key": "/etc/tls.key"}), "client-key"),
-            (
-                json!({"certificate-authority": "/etc/ca.crt"}),
-                none.clone(),
-                "certificate-authority",
-            ),
-            (
-                json!({"insecure-skip-tls-verify": true}),
-                none.clone(),
-                "insecure-skip-tls-verify",
-            ),
+            (json!({"certificate-authority": "/etc/ca.crt"}), none.clone(), "certificate-authority"),
+            (json!({"insecure-skip-tls-verify": true}), none.clone(), "insecure-skip-tls-verify"),
             (json!({"proxy-url": "http://proxy"}), none.clone(), "proxy-url"),
             (json!({"server": "http://api"}), none, "server without https"),
         ];

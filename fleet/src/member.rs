@@ -30,12 +30,7 @@ pub(crate) struct Observation {
 impl Observation {
     /// An observation of which only the health is known.
     pub(crate) fn only(health: Finding) -> Self {
-        Self {
-            health,
-            version: None,
-            cluster_id: None,
-            capacity: None,
-        }
+        Self { health, version: None, cluster_id: None, capacity: None }
     }
 }
 
@@ -80,16 +75,11 @@ async fn readiness(client: &Client) -> Finding {
         Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => health(
             Some(false),
             Reason::CredentialsRefused,
-            format!(
-                "the API server answered {} to GET /readyz: renew the kubeconfig",
-                status.code
-            ),
+            format!("the API server answered {} to GET /readyz: renew the kubeconfig", status.code),
         ),
-        Err(kube::Error::Api(status)) => health(
-            Some(false),
-            Reason::NotReady,
-            format!("the API server answered {} to GET /readyz", status.code),
-        ),
+        Err(kube::Error::Api(status)) => {
+            health(Some(false), Reason::NotReady, format!("the API server answered {} to GET /readyz", status.code))
+        }
         Err(error) => unreachable("the API server", &described(&error)),
     }
 }
@@ -110,10 +100,5 @@ fn unreachable(server: &str, why: &str) -> Finding {
 
 /// A finding about `ControlPlaneHealthy`.
 pub(crate) fn health(is_true: Option<bool>, reason: Reason, message: String) -> Finding {
-    Finding {
-        condition: ConditionType::ControlPlaneHealthy,
-        is_true,
-        reason,
-        message,
-    }
+    Finding { condition: ConditionType::ControlPlaneHealthy, is_true, reason, message }
 }

@@ -93,10 +93,7 @@ mod tests {
 
     #[test]
     fn quantities_that_cannot_be_read_count_as_nothing() {
-        let nodes = [
-            node("True", false, "many", "-1Gi"),
-            node("True", false, "1", "9999999999999999999Ei"),
-        ];
+        let nodes = [node("True", false, "many", "-1Gi"), node("True", false, "1", "9999999999999999999Ei")];
         let (ready_nodes, cpu, _) = told(&nodes);
         assert_eq!((ready_nodes, cpu.as_str()), (2, "1000m"));
     }

@@ -45,9 +45,7 @@ impl Publishing {
         let name = cluster.name_any();
         let spec = ClusterProfileSpec {
             display_name: name.clone(),
-            cluster_manager: ClusterManager {
-                name: self.cluster_manager.clone(),
-            },
+            cluster_manager: ClusterManager { name: self.cluster_manager.clone() },
         };
         let mut profile = ClusterProfile::new(&name, spec);
         profile.metadata.namespace = cluster.namespace();
@@ -120,11 +118,7 @@ pub(crate) fn status(
     now: Timestamp,
 ) -> ClusterProfileStatus {
     let mut status = existing.status.clone().unwrap_or_default();
-    let Read {
-        access,
-        observation,
-        infrastructure,
-    } = read;
+    let Read { access, observation, infrastructure } = read;
     if let Some(version) = &observation.version {
         status.version.kubernetes = Some(version.clone());
     }
@@ -136,10 +130,7 @@ pub(crate) fn status(
         (PROVIDER_PROPERTY, infrastructure.provider.clone()),
         (REGION_PROPERTY, infrastructure.region.clone()),
         (ZONES_PROPERTY, Some(zones.join(","))),
-        (
-            READY_NODES_PROPERTY,
-            capacity.map(|capacity| capacity.ready_nodes.to_string()),
-        ),
+        (READY_NODES_PROPERTY, capacity.map(|capacity| capacity.ready_nodes.to_string())),
         (ALLOCATABLE_CPU_PROPERTY, capacity.map(Capacity::cpu)),
         (ALLOCATABLE_MEMORY_PROPERTY, capacity.map(Capacity::memory)),
     ];
@@ -168,10 +159,7 @@ pub(crate) fn set_membership(
 ) {
     let is_found = |condition: &ConditionType| findings.iter().any(|finding| finding.condition == *condition);
     let of_memberships = [ConditionType::Joined, ConditionType::Drained];
-    let gone: Vec<ConditionType> = of_memberships
-        .into_iter()
-        .filter(|condition| !is_found(condition))
-        .collect();
+    let gone: Vec<ConditionType> = of_memberships.into_iter().filter(|condition| !is_found(condition)).collect();
     conditions::remove(&mut status.conditions, &gone);
     for finding in findings {
         conditions::set(&mut status.conditions, finding.clone(), generation, now);
@@ -202,10 +190,7 @@ fn property<'a>(status: &'a ClusterProfileStatus, name: &str) -> Option<&'a str>
 fn set_property(properties: &mut Vec<Property>, name: &str, value: String) {
     match properties.iter_mut().find(|property| property.name == name) {
         Some(property) => property.value = value,
-        None => properties.push(Property {
-            name: name.to_owned(),
-            value,
-        }),
+        None => properties.push(Property { name: name.to_owned(), value }),
     }
 }
 
@@ -257,10 +242,7 @@ mod tests {
     }
 
     fn publishing() -> Publishing {
-        Publishing {
-            cluster_manager: "capa-rs".into(),
-            label_prefixes: vec!["segment.example.org/".into()],
-        }
+        Publishing { cluster_manager: "capa-rs".into(), label_prefixes: vec!["segment.example.org/".into()] }
     }
 
     /// Everything that can be read about a cluster.
@@ -271,16 +253,9 @@ mod tests {
                 health: health(Some(true), Reason::Healthy, String::new()),
                 version: Some("v1.36.2".into()),
                 cluster_id: Some("u1".into()),
-                capacity: Some(Capacity {
-                    ready_nodes: 2,
-                    cpu: 3.86,
-                    memory: 8192.0,
-                }),
+                capacity: Some(Capacity { ready_nodes: 2, cpu: 3.86, memory: 8192.0 }),
             },
-            infrastructure: Infrastructure {
-                provider: Some("aws".into()),
-                region: Some("eu-west-1".into()),
-            },
+            infrastructure: Infrastructure { provider: Some("aws".into()), region: Some("eu-west-1".into()) },
         }
     }
 
@@ -305,9 +280,7 @@ mod tests {
     #[test]
     fn a_label_that_the_cluster_loses_goes_and_labels_of_others_stay() {
         let mut existing = publishing().profile(&cluster());
-        existing
-            .labels_mut()
-            .insert("engine.example.org/set".into(), "1".into());
+        existing.labels_mut().insert("engine.example.org/set".into(), "1".into());
         let mut changed = cluster();
         changed.metadata.labels = None;
         let updated = publishing().updated(&existing, &changed).unwrap();

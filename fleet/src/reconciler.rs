@@ -80,10 +80,7 @@ impl ClusterReconciler {
     }
 
     fn profiles(&self, cluster: &Cluster) -> Api<ClusterProfile> {
-        Api::namespaced(
-            self.client.clone(),
-            cluster.metadata.namespace.as_deref().unwrap_or_default(),
-        )
+        Api::namespaced(self.client.clone(), cluster.metadata.namespace.as_deref().unwrap_or_default())
     }
 
     /// The kubeconfig of a Cluster, or the reason why there is no usable one.
@@ -113,11 +110,7 @@ impl ClusterReconciler {
             }
             Err(finding) => (None, Observation::only(finding)),
         };
-        Read {
-            access,
-            observation,
-            infrastructure,
-        }
+        Read { access, observation, infrastructure }
     }
 
     /// Brings metadata and spec of the ClusterProfile to their desired state. A Cluster that is being deleted gets no
@@ -154,10 +147,7 @@ impl ClusterReconciler {
         if profile.status.as_ref() == Some(&status) {
             return Ok(Page::Stored(Box::new(profile)));
         }
-        let updated = ClusterProfile {
-            status: Some(status),
-            ..profile
-        };
+        let updated = ClusterProfile { status: Some(status), ..profile };
         let profiles = self.profiles(cluster);
         let (name, parameters) = (updated.name_any(), PostParams::default());
         page(cluster, profiles.replace_status(&name, &parameters, &updated).await)
@@ -211,11 +201,7 @@ impl ClusterReconciler {
     }
 
     fn outcome(&self, progress: Progress) -> Outcome<Cluster> {
-        let next = if progress.is_under_way {
-            self.period.min(SOON)
-        } else {
-            self.period
-        };
+        let next = if progress.is_under_way { self.period.min(SOON) } else { self.period };
         Outcome::done(progress.cluster).with_next(Next::Requeue(next))
     }
 
@@ -265,10 +251,9 @@ fn page(cluster: &Cluster, answer: kube::Result<ClusterProfile>) -> Result<Page,
     match answer {
         Ok(profile) => Ok(Page::Stored(Box::new(profile))),
         Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(Page::Changed),
-        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(Page::NotStored {
-            why: "the kind ClusterProfile is not installed",
-            event: None,
-        }),
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => {
+            Ok(Page::NotStored { why: "the kind ClusterProfile is not installed", event: None })
+        }
         Err(error) => Err(FleetError::Write(full_name(cluster), error)),
     }
 }

@@ -90,10 +90,7 @@ impl AckKind {
             return Err(NoNetwork::Missing(path));
         };
         if !id.is_string() {
-            return Err(NoNetwork::WrongType(WrongType {
-                path: path.to_owned(),
-                expected: "a string".to_owned(),
-            }));
+            return Err(NoNetwork::WrongType(WrongType { path: path.to_owned(), expected: "a string".to_owned() }));
         }
         let mut network = match self {
             Self::Vpc => json!({"vpc": {
@@ -130,10 +127,7 @@ fn is_synced(object: &Value) -> bool {
 fn ranges(object: &Value, set: &str, field: &str) -> Vec<Value> {
     let associations = object.pointer(&format!("/status/{set}")).and_then(Value::as_array);
     let associations = associations.into_iter().flatten();
-    associations
-        .filter_map(|association| association.get(field))
-        .cloned()
-        .collect()
+    associations.filter_map(|association| association.get(field)).cloned().collect()
 }
 
 #[cfg(test)]
@@ -172,16 +166,11 @@ mod tests {
             json!({"id": "vpc-0000000a", "cidrBlocks": ["10.0.0.0/16"], "ipv6CidrBlocks": ["2600:1f14::/56"]});
         assert_eq!(network(EC2, "VPC", None, &vpc)["vpc"], expected);
         let subnet = network(EC2, "Subnet", None, &json!({"subnetID": "subnet-0000000a"}));
-        assert_eq!(
-            subnet["subnets"],
-            json!([{"id": "subnet-0000000a", "availabilityZone": "eu-west-1a"}])
-        );
+        assert_eq!(subnet["subnets"], json!([{"id": "subnet-0000000a", "availabilityZone": "eu-west-1a"}]));
         let group = json!({"id": "sg-0000000a"});
-        for (role, field) in [
-            (None, "all"),
-            (Some(MachineRole::ControlPlane), "controlPlane"),
-            (Some(MachineRole::Worker), "worker"),
-        ] {
+        for (role, field) in
+            [(None, "all"), (Some(MachineRole::ControlPlane), "controlPlane"), (Some(MachineRole::Worker), "worker")]
+        {
             let groups = network(EC2, "SecurityGroup", role, &group)["securityGroups"].clone();
             assert_eq!(groups, json!({ field: ["sg-0000000a"] }));
         }
@@ -194,16 +183,10 @@ mod tests {
     #[test]
     fn an_object_without_an_id_of_aws_is_no_network() {
         let group = AckKind::SecurityGroup;
-        let wrong = WrongType {
-            path: "status.id".to_owned(),
-            expected: "a string".to_owned(),
-        };
+        let wrong = WrongType { path: "status.id".to_owned(), expected: "a string".to_owned() };
         let unsynced = json!([{"type": "ACK.ResourceSynced", "status": "False"}]);
         for (status, expected) in [
-            (
-                json!({"id": "sg-0000000a", "conditions": unsynced}),
-                NoNetwork::NotSynced,
-            ),
+            (json!({"id": "sg-0000000a", "conditions": unsynced}), NoNetwork::NotSynced),
             (json!({"id": "sg-0000000a", "conditions": []}), NoNetwork::NotSynced),
             (json!({}), NoNetwork::Missing("status.id")),
             (json!({"id": null}), NoNetwork::Missing("status.id")),

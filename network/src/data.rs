@@ -55,14 +55,11 @@ pub(crate) fn network(kind: &str, object: &Value) -> Result<MachineNetwork, Wron
     };
     let read = match document {
         // The error of the parser is dropped, because it may quote the text.
-        Value::String(text) => serde_saphyr::from_str::<Value>(text).map_err(|_| WrongType {
-            path: String::new(),
-            expected: "a YAML document".to_owned(),
-        }),
+        Value::String(text) => serde_saphyr::from_str::<Value>(text)
+            .map_err(|_| WrongType { path: String::new(), expected: "a YAML document".to_owned() }),
         read => Ok(read.clone()),
     };
-    read.and_then(|document| parse(&document))
-        .map_err(|wrong| below(key, wrong))
+    read.and_then(|document| parse(&document)).map_err(|wrong| below(key, wrong))
 }
 
 /// The path of a wrong type in the object.
@@ -81,10 +78,8 @@ mod tests {
     use super::*;
 
     fn secret(entries: &[(&str, &str)]) -> Value {
-        let data: Map<_, _> = entries
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), BASE64_STANDARD.encode(value).into()))
-            .collect();
+        let data: Map<_, _> =
+            entries.iter().map(|(key, value)| ((*key).to_owned(), BASE64_STANDARD.encode(value).into())).collect();
         json!({ "data": data })
     }
 
@@ -129,16 +124,8 @@ mod tests {
     #[test]
     fn a_wrong_type_is_named_by_its_key() {
         let table = [
-            (
-                json!({"subnets": "hunter2"}),
-                "data.subnets",
-                "a list of objects with id",
-            ),
-            (
-                json!({"network.yaml": "region: [hunter2]"}),
-                "network.yaml.region",
-                "a string",
-            ),
+            (json!({"subnets": "hunter2"}), "data.subnets", "a list of objects with id"),
+            (json!({"network.yaml": "region: [hunter2]"}), "network.yaml.region", "a string"),
             (json!({"network.json": "[hunter2"}), "network.json", "a YAML document"),
             (json!({"network.yaml": "hunter2"}), "network.yaml", "an object"),
         ];

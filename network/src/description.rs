@@ -125,15 +125,9 @@ impl Description {
         let in_object = |wrong: WrongType| wrong_type(described, &wrong, "correct it there");
         match self {
             Self::Mapping(mapping) => {
-                let data = if is_data {
-                    data::data(&kind.kind, object)
-                } else {
-                    json!({})
-                };
+                let data = if is_data { data::data(&kind.kind, object) } else { json!({}) };
                 let network = mapping.network(object, &data);
-                network
-                    .map(Some)
-                    .map_err(|unmapped| of_mapping(described, mapping, unmapped))
+                network.map(Some).map_err(|unmapped| of_mapping(described, mapping, unmapped))
             }
             Self::Ack(ack) => {
                 let network = ack.network(object, role).map(Some);
@@ -231,10 +225,7 @@ mod tests {
     use super::*;
 
     fn kind(group: &str, kind: &str) -> SourceKind {
-        SourceKind {
-            group: group.into(),
-            kind: kind.into(),
-        }
+        SourceKind { group: group.into(), kind: kind.into() }
     }
 
     fn mapped(fields: &str, more: &str) -> Description {
@@ -274,21 +265,9 @@ mod tests {
             (Description::Status, kind(GROUP, "AWSCluster"), Trust::Authority),
             (Description::Status, landscape.clone(), Trust::Placement),
             (Description::Data, kind("", "ConfigMap"), Trust::Placement),
-            (
-                mapped("region: self.a", ""),
-                kind(GROUP, "AWSCluster"),
-                Trust::Placement,
-            ),
-            (
-                mapped("region: self.a", ", authority: None"),
-                landscape.clone(),
-                Trust::Placement,
-            ),
-            (
-                mapped("region: self.a", ", authority: Allowed"),
-                landscape,
-                Trust::Authority,
-            ),
+            (mapped("region: self.a", ""), kind(GROUP, "AWSCluster"), Trust::Placement),
+            (mapped("region: self.a", ", authority: None"), landscape.clone(), Trust::Placement),
+            (mapped("region: self.a", ", authority: Allowed"), landscape, Trust::Authority),
         ];
         for (description, kind, trust) in table {
             assert_eq!(description.trust(&kind), trust, "{} of {kind:?}", "authority");
@@ -305,11 +284,7 @@ mod tests {
             for label in ["false", ""] {
                 let problem = problem(&description, &secret, object(label));
                 assert_eq!(problem.reason, Reason::NotAllowed);
-                assert!(
-                    problem.message.starts_with("Secret/s does not have the label"),
-                    "{}",
-                    problem.message
-                );
+                assert!(problem.message.starts_with("Secret/s does not have the label"), "{}", problem.message);
             }
             let (name, network) = description.network(&secret, &[object("true")], None);
             assert_eq!(name, "Secret/s");
@@ -322,10 +297,7 @@ mod tests {
         let object = json!({"metadata": {"name": "c"}, "data": {"region": "x".repeat(LARGEST)}});
         let problem = problem(&Description::Data, &kind("", "ConfigMap"), object);
         assert_eq!(problem.reason, Reason::TooLarge);
-        assert_eq!(
-            problem.message,
-            "ConfigMap/c is larger than 256 KiB: publish the network in a smaller object"
-        );
+        assert_eq!(problem.message, "ConfigMap/c is larger than 256 KiB: publish the network in a smaller object");
     }
 
     #[test]
@@ -377,13 +349,7 @@ mod tests {
         let objects = [subnet("b", "subnet-0000000b"), subnet("a", "subnet-0000000a")];
         let (name, network) = description.network(&kind, &objects, None);
         assert_eq!(name, "Subnet/a,b");
-        let ids: Vec<_> = network
-            .unwrap()
-            .unwrap()
-            .subnets
-            .into_iter()
-            .map(|subnet| subnet.id)
-            .collect();
+        let ids: Vec<_> = network.unwrap().unwrap().subnets.into_iter().map(|subnet| subnet.id).collect();
         assert_eq!(ids, ["subnet-0000000a", "subnet-0000000b"]);
         let waiting = json!({"metadata": {"name": "c"}});
         let (_, network) = description.network(&kind, &[subnet("a", "subnet-0000000a"), waiting], None);

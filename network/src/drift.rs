@@ -18,9 +18,7 @@ pub fn drift(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: Machi
         && !network.subnets.is_empty()
         && !network.subnets.iter().any(|subnet| subnet.id == *then)
     {
-        differences.push(format!(
-            "subnet {then} of the machine is no longer among the subnets of the network"
-        ));
+        differences.push(format!("subnet {then} of the machine is no longer among the subnets of the network"));
     }
     differences.extend(group_differences(network, in_use, role));
     if role == MachineRole::ControlPlane {
@@ -48,10 +46,7 @@ fn target_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse) ->
 fn described(target: &ControlPlaneTarget) -> String {
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     let port = target.port.map(|port| format!(" port {port}")).unwrap_or_default();
-    match (
-        named(&target.target_group_arn),
-        named(&target.classic_load_balancer_name),
-    ) {
+    match (named(&target.target_group_arn), named(&target.classic_load_balancer_name)) {
         (Some(arn), _) => format!("target {arn}{port}"),
         (None, Some(name)) => format!("target classic load balancer {name}"),
         (None, None) => "a target without a name".to_owned(),
@@ -75,10 +70,7 @@ fn group_differences(network: &MachineNetwork, in_use: &MachineNetworkInUse, rol
     let kept = kept.filter(|_| origins_known).collect();
     [
         message("the machine was launched without security group {}", missing),
-        message(
-            "the machine keeps security group {}, which no source names any longer",
-            kept,
-        ),
+        message("the machine keeps security group {}, which no source names any longer", kept),
     ]
     .into_iter()
     .flatten()
@@ -92,10 +84,7 @@ fn still_supplied(network: &MachineNetwork, in_use: &MachineNetworkInUse, role: 
         MachineRole::ControlPlane => "securityGroups.controlPlane",
         MachineRole::Worker => "securityGroups.worker",
     };
-    let fields = [
-        ("securityGroups.all", groups.all.as_slice()),
-        (field_of_role, groups.of_role(role)),
-    ];
+    let fields = [("securityGroups.all", groups.all.as_slice()), (field_of_role, groups.of_role(role))];
     let gone = |(field, ids): &(&str, &[String])| in_use.sources.contains_key(*field) && ids.is_empty();
     !fields.iter().any(gone)
 }
@@ -158,23 +147,11 @@ mod tests {
         let table = [
             (&both, &both, None),
             (&turned, &both, None),
-            (
-                &one,
-                &both,
-                Some("the machine keeps target classic load balancer b, which no source names any longer"),
-            ),
-            (
-                &both,
-                &one,
-                Some("the machine was launched without target classic load balancer b"),
-            ),
+            (&one, &both, Some("the machine keeps target classic load balancer b, which no source names any longer")),
+            (&both, &one, Some("the machine was launched without target classic load balancer b")),
         ];
         for (now, then, expected) in table {
-            assert_eq!(
-                told(now, then, MachineRole::ControlPlane).as_deref(),
-                expected,
-                "{now} {then}"
-            );
+            assert_eq!(told(now, then, MachineRole::ControlPlane).as_deref(), expected, "{now} {then}");
             assert_eq!(told(now, then, MachineRole::Worker), None);
         }
         assert_eq!(told("[]", &one, MachineRole::ControlPlane), None, "a source may go");
@@ -182,30 +159,22 @@ mod tests {
 
     #[test]
     fn changed_security_groups_are_reported() {
-        let launched_with = MachineNetworkInUse {
-            security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()],
-            ..in_use()
-        };
+        let launched_with =
+            MachineNetworkInUse { security_group_ids: vec!["sg-0000000a".into(), "sg-0000000d".into()], ..in_use() };
         let table = [
             ("[sg-0000000a, sg-0000000d]", None),
             (
                 "[sg-0000000a, sg-0000000d, sg-0000000e]",
                 Some("the machine was launched without security group sg-0000000e"),
             ),
-            (
-                "[sg-0000000a]",
-                Some("the machine keeps security group sg-0000000d, which no source names any longer"),
-            ),
+            ("[sg-0000000a]", Some("the machine keeps security group sg-0000000d, which no source names any longer")),
         ];
         for (all, expected) in table {
             let told = told(&format!("{{securityGroups: {{all: {all}}}}}"), &launched_with);
             assert_eq!(told.as_deref(), expected, "{all}");
         }
         assert_eq!(told("{}", &launched_with), None, "a source may go");
-        let recovered = MachineNetworkInUse {
-            security_group_ids: vec![],
-            ..launched_with
-        };
+        let recovered = MachineNetworkInUse { security_group_ids: vec![], ..launched_with };
         let all = "{securityGroups: {all: [sg-0000000e]}}";
         assert_eq!(told(all, &recovered), None, "nothing is on record");
     }

@@ -136,9 +136,7 @@ fn check<'a>(
         Expr::Literal(_) => Ok(()),
         Expr::Ident(name) => {
             let is_known = VARIABLES.contains(&name.as_str()) || bound.contains(&name.as_str());
-            is_known
-                .then_some(())
-                .ok_or_else(|| format!("there is no variable {name}: there are self and data"))
+            is_known.then_some(()).ok_or_else(|| format!("there is no variable {name}: there are self and data"))
         }
         Expr::Select(select) => each(&select.operand, bound),
         Expr::Call(call) => {
@@ -165,9 +163,7 @@ fn check<'a>(
             bound.extend([inner.iter_var.as_str(), inner.accu_var.as_str()]);
             bound.extend(inner.iter_var2.as_deref());
             let parts = [&inner.loop_cond, &inner.loop_step, &inner.result];
-            let checked = parts
-                .into_iter()
-                .try_for_each(|part| check(part, bound, depth + 1, comprehensions + 1));
+            let checked = parts.into_iter().try_for_each(|part| check(part, bound, depth + 1, comprehensions + 1));
             bound.truncate(outside);
             checked
         }
@@ -196,18 +192,9 @@ mod tests {
             ("'arn:' + self.spec.region", json!("arn:eu-west-1")),
             ("[self.spec.region]", json!(["eu-west-1"])),
             ("self.subnets.map(s, s.id)", json!(["a", "b"])),
-            (
-                "self.subnets.filter(s, s.tier == 'public').map(s, {'id': s.id})",
-                json!([{"id": "a"}]),
-            ),
-            (
-                "self.subnets.map(s, {'id': s.id, 'public': s.tier == 'public'})[1].public",
-                json!(false),
-            ),
-            (
-                "self.subnets.exists(s, s.id == 'b') && size(self.subnets) == 2",
-                json!(true),
-            ),
+            ("self.subnets.filter(s, s.tier == 'public').map(s, {'id': s.id})", json!([{"id": "a"}])),
+            ("self.subnets.map(s, {'id': s.id, 'public': s.tier == 'public'})[1].public", json!(false)),
+            ("self.subnets.exists(s, s.id == 'b') && size(self.subnets) == 2", json!(true)),
             ("has(self.spec.zone) ? self.spec.zone : 'none'", json!("none")),
             ("'a' in self.subnets.map(s, s.id)", json!(true)),
             ("self.spec.count", json!(3)),
@@ -241,10 +228,7 @@ mod tests {
             (format!("self{}", ".a".repeat(900)), "nested more than"),
             (format!("{}1", "true ? 1 : ".repeat(180)), "Recursion limit"),
             (format!("1{}", " + 1".repeat(500)), "nested more than"),
-            (
-                "self.a.map(x, self.a.map(y, self.a.map(z, z)))".to_owned(),
-                "are nested",
-            ),
+            ("self.a.map(x, self.a.map(y, self.a.map(z, z)))".to_owned(), "are nested"),
             ("self.a.matches('(a+)+$')".to_owned(), "matches is not available"),
             ("other.region".to_owned(), "no variable other"),
             ("x.map(x, x)".to_owned(), "no variable x"),

@@ -58,10 +58,7 @@ impl Field {
 
     /// Whether only trusted sources may supply the field.
     pub const fn is_authority(self) -> bool {
-        matches!(
-            self,
-            Self::ControlPlaneTargets | Self::IdentityRef | Self::InstanceProfiles | Self::BootstrapStorage
-        )
+        matches!(self, Self::ControlPlaneTargets | Self::IdentityRef | Self::InstanceProfiles | Self::BootstrapStorage)
     }
 
     /// All fields that any source may supply.

@@ -57,13 +57,7 @@ fn is_absent(value: &Value) -> bool {
 /// is absent in the result and does not affect other fields.
 fn from_capa_fields(object: &Value) -> Map<String, Value> {
     let mut network = Map::new();
-    let same = [
-        "region",
-        "controlPlaneTargets",
-        "identityRef",
-        "additionalTags",
-        "sshKeyName",
-    ];
+    let same = ["region", "controlPlaneTargets", "identityRef", "additionalTags", "sshKeyName"];
     for field in same {
         copy(object, &format!("/spec/{field}"), &mut network, field);
     }
@@ -72,9 +66,7 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
             ("controlPlaneLoadBalancer", "apiServerElb"),
             ("secondaryControlPlaneLoadBalancer", "secondaryAPIServerELB"),
         ];
-        let targets = balancers
-            .iter()
-            .filter_map(|(field, observed)| target(object, field, observed));
+        let targets = balancers.iter().filter_map(|(field, observed)| target(object, field, observed));
         network.insert("controlPlaneTargets".to_owned(), Value::Array(targets.collect()));
     }
     let ipv6 = object.pointer("/spec/network/vpc/ipv6").filter(|ipv6| !ipv6.is_null());
@@ -96,9 +88,7 @@ fn from_capa_fields(object: &Value) -> Map<String, Value> {
     }
     let id = object.pointer("/spec/network/vpc/id").filter(|id| !is_absent(id));
     if let Some(id) = id {
-        let range = ipv6
-            .and_then(|ipv6| ipv6.get("cidrBlock"))
-            .filter(|range| !is_absent(range));
+        let range = ipv6.and_then(|ipv6| ipv6.get("cidrBlock")).filter(|range| !is_absent(range));
         let ranges: Vec<_> = range.into_iter().collect();
         network.insert("vpc".to_owned(), json!({ "id": id, "ipv6CidrBlocks": ranges }));
     }
@@ -143,14 +133,8 @@ fn bootstrap_bucket(given: &Value) -> Value {
 
 /// Whether the tags of a subnet reserve it for pods. No node is placed in such a subnet.
 fn is_for_pods_only(given: &Value) -> bool {
-    let tags = given
-        .get("tags")
-        .cloned()
-        .and_then(|tags| serde_json::from_value(tags).ok());
-    let tagged = SubnetSpec {
-        tags: tags.unwrap_or_default(),
-        ..SubnetSpec::default()
-    };
+    let tags = given.get("tags").cloned().and_then(|tags| serde_json::from_value(tags).ok());
+    let tagged = SubnetSpec { tags: tags.unwrap_or_default(), ..SubnetSpec::default() };
     tagged.is_for_pods_only()
 }
 
@@ -203,11 +187,7 @@ mod tests {
     use super::*;
 
     fn managed_by(annotated: bool) -> Value {
-        let annotations = if annotated {
-            json!({MANAGED_BY_ANNOTATION: ""})
-        } else {
-            json!({})
-        };
+        let annotations = if annotated { json!({MANAGED_BY_ANNOTATION: ""}) } else { json!({}) };
         json!({
             "metadata": {"annotations": annotations},
             "spec": {
@@ -235,10 +215,7 @@ mod tests {
         let read = infrastructure_network(GROUP, "AWSCluster", &managed_by(true)).unwrap();
         let network: MachineNetwork = serde_json::from_value(read).unwrap();
         let bucket = network.bootstrap_bucket().unwrap();
-        assert_eq!(
-            (bucket.bucket.as_str(), bucket.presigned_url_duration.as_deref()),
-            ("bootstrap", Some("30m"))
-        );
+        assert_eq!((bucket.bucket.as_str(), bucket.presigned_url_duration.as_deref()), ("bootstrap", Some("30m")));
         assert_eq!(network.region.as_deref(), Some("eu-west-1"));
         assert_eq!(network.ssh_key_name, None);
         let subnets: Vec<_> = network
@@ -248,10 +225,7 @@ mod tests {
             .collect();
         assert_eq!(
             subnets,
-            [
-                ("subnet-00000001", Some("eu-west-1a"), Some(false)),
-                ("subnet-00000002", None, Some(true))
-            ]
+            [("subnet-00000001", Some("eu-west-1a"), Some(false)), ("subnet-00000002", None, Some(true))]
         );
         let groups = network.security_groups.unwrap();
         assert_eq!(groups.all, ["sg-0000000a", "sg-0000000b"]);
@@ -263,16 +237,10 @@ mod tests {
     #[test]
     fn capa_fields_are_ignored_on_our_clusters_and_other_kinds() {
         assert_eq!(infrastructure_network(GROUP, "AWSCluster", &managed_by(false)), None);
-        assert_eq!(
-            infrastructure_network("example.org", "AWSCluster", &managed_by(true)),
-            None
-        );
+        assert_eq!(infrastructure_network("example.org", "AWSCluster", &managed_by(true)), None);
         let mut ours = managed_by(false);
         ours["status"]["network"] = json!({"region": "us-east-1"});
-        assert_eq!(
-            infrastructure_network(GROUP, "AWSCluster", &ours),
-            Some(json!({"region": "us-east-1"}))
-        );
+        assert_eq!(infrastructure_network(GROUP, "AWSCluster", &ours), Some(json!({"region": "us-east-1"})));
     }
 
     #[test]
@@ -314,37 +282,17 @@ mod tests {
                 ]}}),
                 json!({"subnets": [{"id": "subnet-2"}]}),
             ),
-            (
-                "additionalTags",
-                json!({"additionalTags": {"team": "a"}}),
-                json!({"additionalTags": {"team": "a"}}),
-            ),
+            ("additionalTags", json!({"additionalTags": {"team": "a"}}), json!({"additionalTags": {"team": "a"}})),
             ("sshKeyName", json!({"sshKeyName": "k"}), json!({"sshKeyName": "k"})),
-            (
-                "imageLookupFormat",
-                json!({"imageLookupFormat": "f"}),
-                json!({"imageLookup": {"format": "f"}}),
-            ),
-            (
-                "imageLookupOrg",
-                json!({"imageLookupOrg": "1"}),
-                json!({"imageLookup": {"org": "1"}}),
-            ),
-            (
-                "imageLookupBaseOS",
-                json!({"imageLookupBaseOS": "b"}),
-                json!({"imageLookup": {"baseOS": "b"}}),
-            ),
+            ("imageLookupFormat", json!({"imageLookupFormat": "f"}), json!({"imageLookup": {"format": "f"}})),
+            ("imageLookupOrg", json!({"imageLookupOrg": "1"}), json!({"imageLookup": {"org": "1"}})),
+            ("imageLookupBaseOS", json!({"imageLookupBaseOS": "b"}), json!({"imageLookup": {"baseOS": "b"}})),
             (
                 "network.securityGroupOverrides",
                 json!({"network": {"securityGroupOverrides": {"node": "sg-1", "lb": "sg-2", "controlplane": "sg-3"}}}),
                 json!({"securityGroups": {"all": ["sg-1", "sg-2"], "controlPlane": ["sg-3"]}}),
             ),
-            (
-                "s3Bucket",
-                json!({"s3Bucket": {"name": "b"}}),
-                json!({"bootstrapStorage": {"s3": {"bucket": "b"}}}),
-            ),
+            ("s3Bucket", json!({"s3Bucket": {"name": "b"}}), json!({"bootstrapStorage": {"s3": {"bucket": "b"}}})),
             (
                 "controlPlaneLoadBalancer",
                 json!({"controlPlaneLoadBalancer": {"name": "api", "loadBalancerType": "classic"}}),
@@ -414,10 +362,7 @@ mod tests {
             read(json!({"controlPlaneLoadBalancer": nlb, "secondaryControlPlaneLoadBalancer": nlb})),
             json!([{"loadBalancerName": "dev-apiserver"}, {"loadBalancerName": "ext"}])
         );
-        assert_eq!(
-            read(json!({"controlPlaneLoadBalancer": named})),
-            json!([{"loadBalancerName": "own"}])
-        );
+        assert_eq!(read(json!({"controlPlaneLoadBalancer": named})), json!([{"loadBalancerName": "own"}]));
         assert_eq!(read(json!({})), json!([]), "the spec asks for no load balancer");
     }
 

@@ -17,9 +17,7 @@ pub(crate) fn joined(networks: Vec<(String, MachineNetwork)>) -> Result<MachineN
         append(&mut network.subnets, other.subnets);
         append(&mut network.control_plane_targets, other.control_plane_targets);
         if let Some(other) = other.security_groups {
-            let groups = network
-                .security_groups
-                .get_or_insert_with(NetworkSecurityGroups::default);
+            let groups = network.security_groups.get_or_insert_with(NetworkSecurityGroups::default);
             append(&mut groups.all, other.all);
             append(&mut groups.control_plane, other.control_plane);
             append(&mut groups.worker, other.worker);
@@ -78,11 +76,7 @@ mod tests {
 
     fn of(yaml: &[&str]) -> Result<MachineNetwork, Problem> {
         let networks = yaml.iter().enumerate();
-        joined(
-            networks
-                .map(|(number, yaml)| (format!("K/{number}"), serde_saphyr::from_str(yaml).unwrap()))
-                .collect(),
-        )
+        joined(networks.map(|(number, yaml)| (format!("K/{number}"), serde_saphyr::from_str(yaml).unwrap())).collect())
     }
 
     #[test]
@@ -96,10 +90,7 @@ mod tests {
         let ids: Vec<_> = network.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
         assert_eq!(ids, ["a", "b"]);
         let groups = network.security_groups.unwrap();
-        assert_eq!(
-            (groups.all, groups.worker),
-            (vec!["x".to_owned(), "y".to_owned()], vec!["z".to_owned()])
-        );
+        assert_eq!((groups.all, groups.worker), (vec!["x".to_owned(), "y".to_owned()], vec!["z".to_owned()]));
         assert_eq!(network.region.as_deref(), Some("r"));
         assert_eq!(network.vpc.unwrap().id, "v");
     }
@@ -113,16 +104,8 @@ mod tests {
             ("{sshKeyName: a}", "{sshKeyName: b}", "sshKeyName"),
             ("{imageLookup: {org: a}}", "{imageLookup: {org: b}}", "imageLookup"),
             ("{additionalTags: {k: a}}", "{additionalTags: {k: b}}", "additionalTags"),
-            (
-                "{instanceProfiles: {worker: a}}",
-                "{instanceProfiles: {worker: b}}",
-                "instanceProfiles",
-            ),
-            (
-                "{bootstrapStorage: {s3: {bucket: aaa}}}",
-                "{bootstrapStorage: {s3: {bucket: bbb}}}",
-                "bootstrapStorage",
-            ),
+            ("{instanceProfiles: {worker: a}}", "{instanceProfiles: {worker: b}}", "instanceProfiles"),
+            ("{bootstrapStorage: {s3: {bucket: aaa}}}", "{bootstrapStorage: {s3: {bucket: bbb}}}", "bootstrapStorage"),
         ];
         for (one, other, field) in table {
             let problem = of(&[one, other]).unwrap_err();

@@ -58,17 +58,11 @@ impl Mapping {
         let compile =
             |path: String, text: &str| Expression::compile(text).map_err(|why| InvalidExpression { path, why });
         let ready_when = spec.ready_when.as_deref();
-        let ready_when = ready_when
-            .map(|text| compile("spec.readyWhen".to_owned(), text))
-            .transpose()?;
+        let ready_when = ready_when.map(|text| compile("spec.readyWhen".to_owned(), text)).transpose()?;
         let leaves = texts(&spec.fields).into_iter().filter_map(|(field, path, text)| {
             let text = text?;
             let compiled = compile(format!("spec.fields.{}", path.join(".")), text);
-            Some(compiled.map(|expression| Leaf {
-                field,
-                path,
-                expression,
-            }))
+            Some(compiled.map(|expression| Leaf { field, path, expression }))
         });
         Ok(Self {
             name: name.to_owned(),
@@ -142,11 +136,7 @@ fn texts(fields: &MappedFields) -> Vec<Text<'_>> {
     vec![
         (Field::Region, &["region"], fields.region.as_deref()),
         (Field::Subnets, &["subnets"], fields.subnets.as_deref()),
-        (
-            Field::SecurityGroupsAll,
-            &["securityGroups", "all"],
-            groups.and_then(|groups| groups.all.as_deref()),
-        ),
+        (Field::SecurityGroupsAll, &["securityGroups", "all"], groups.and_then(|groups| groups.all.as_deref())),
         (
             Field::SecurityGroupsControlPlane,
             &["securityGroups", "controlPlane"],
@@ -158,40 +148,16 @@ fn texts(fields: &MappedFields) -> Vec<Text<'_>> {
             groups.and_then(|groups| groups.worker.as_deref()),
         ),
         (Field::Vpc, &["vpc", "id"], vpc.map(|vpc| vpc.id.as_str())),
-        (
-            Field::Vpc,
-            &["vpc", "cidrBlocks"],
-            vpc.and_then(|vpc| vpc.cidr_blocks.as_deref()),
-        ),
-        (
-            Field::Vpc,
-            &["vpc", "ipv6CidrBlocks"],
-            vpc.and_then(|vpc| vpc.ipv6_cidr_blocks.as_deref()),
-        ),
-        (
-            Field::AdditionalTags,
-            &["additionalTags"],
-            fields.additional_tags.as_deref(),
-        ),
+        (Field::Vpc, &["vpc", "cidrBlocks"], vpc.and_then(|vpc| vpc.cidr_blocks.as_deref())),
+        (Field::Vpc, &["vpc", "ipv6CidrBlocks"], vpc.and_then(|vpc| vpc.ipv6_cidr_blocks.as_deref())),
+        (Field::AdditionalTags, &["additionalTags"], fields.additional_tags.as_deref()),
         (Field::ClusterTag, &["clusterTag"], fields.cluster_tag.as_deref()),
         (Field::SshKeyName, &["sshKeyName"], fields.ssh_key_name.as_deref()),
         (Field::ImageLookup, &["imageLookup"], fields.image_lookup.as_deref()),
-        (
-            Field::ControlPlaneTargets,
-            &["controlPlaneTargets"],
-            fields.control_plane_targets.as_deref(),
-        ),
+        (Field::ControlPlaneTargets, &["controlPlaneTargets"], fields.control_plane_targets.as_deref()),
         (Field::IdentityRef, &["identityRef"], fields.identity_ref.as_deref()),
-        (
-            Field::InstanceProfiles,
-            &["instanceProfiles"],
-            fields.instance_profiles.as_deref(),
-        ),
-        (
-            Field::BootstrapStorage,
-            &["bootstrapStorage"],
-            fields.bootstrap_storage.as_deref(),
-        ),
+        (Field::InstanceProfiles, &["instanceProfiles"], fields.instance_profiles.as_deref()),
+        (Field::BootstrapStorage, &["bootstrapStorage"], fields.bootstrap_storage.as_deref()),
     ]
 }
 
@@ -212,34 +178,19 @@ mod tests {
     use super::*;
 
     fn spec(fields: &str) -> AWSNetworkMappingSpec {
-        serde_saphyr::from_str(&format!(
-            "{{source: {{apiGroup: example.org, kind: Landscape}}, {fields}}}"
-        ))
-        .unwrap()
+        serde_saphyr::from_str(&format!("{{source: {{apiGroup: example.org, kind: Landscape}}, {fields}}}")).unwrap()
     }
 
     fn network(fields: &str, object: &Value) -> Result<MachineNetwork, Unmapped> {
-        Mapping::compile("m", &spec(fields))
-            .unwrap()
-            .network(object, &json!({}))
+        Mapping::compile("m", &spec(fields)).unwrap().network(object, &json!({}))
     }
 
     #[test]
     fn each_expression_supplies_its_field() {
         let table = [
             ("fields.region", "region: \"'x'\"", "/region", json!("x")),
-            (
-                "fields.subnets",
-                "subnets: \"[{'id': 'x'}]\"",
-                "/subnets/0/id",
-                json!("x"),
-            ),
-            (
-                "fields.securityGroups.all",
-                "securityGroups: {all: \"['x']\"}",
-                "/securityGroups/all",
-                json!(["x"]),
-            ),
+            ("fields.subnets", "subnets: \"[{'id': 'x'}]\"", "/subnets/0/id", json!("x")),
+            ("fields.securityGroups.all", "securityGroups: {all: \"['x']\"}", "/securityGroups/all", json!(["x"])),
             (
                 "fields.securityGroups.controlPlane",
                 "securityGroups: {controlPlane: \"['x']\"}",
@@ -253,32 +204,17 @@ mod tests {
                 json!(["x"]),
             ),
             ("fields.vpc.id", "vpc: {id: \"'x'\"}", "/vpc/id", json!("x")),
-            (
-                "fields.vpc.cidrBlocks",
-                "vpc: {id: \"'x'\", cidrBlocks: \"['y']\"}",
-                "/vpc/cidrBlocks",
-                json!(["y"]),
-            ),
+            ("fields.vpc.cidrBlocks", "vpc: {id: \"'x'\", cidrBlocks: \"['y']\"}", "/vpc/cidrBlocks", json!(["y"])),
             (
                 "fields.vpc.ipv6CidrBlocks",
                 "vpc: {id: \"'x'\", ipv6CidrBlocks: \"['y']\"}",
                 "/vpc/ipv6CidrBlocks",
                 json!(["y"]),
             ),
-            (
-                "fields.additionalTags",
-                "additionalTags: \"{'a': 'x'}\"",
-                "/additionalTags/a",
-                json!("x"),
-            ),
+            ("fields.additionalTags", "additionalTags: \"{'a': 'x'}\"", "/additionalTags/a", json!("x")),
             ("fields.clusterTag", "clusterTag: \"'x'\"", "/clusterTag", json!("x")),
             ("fields.sshKeyName", "sshKeyName: \"'x'\"", "/sshKeyName", json!("x")),
-            (
-                "fields.imageLookup",
-                "imageLookup: \"{'org': 'x'}\"",
-                "/imageLookup/org",
-                json!("x"),
-            ),
+            ("fields.imageLookup", "imageLookup: \"{'org': 'x'}\"", "/imageLookup/org", json!("x")),
             (
                 "fields.controlPlaneTargets",
                 "controlPlaneTargets: \"[{'classicLoadBalancerName': 'x'}]\"",
@@ -324,18 +260,12 @@ mod tests {
         let fields = "readyWhen: self.status.ready, fields: {region: self.spec.region}";
         let object = |status: Value| json!({"spec": {"region": "eu-west-1"}, "status": status});
         assert!(network(fields, &object(json!({"ready": true}))).is_ok());
-        assert_eq!(
-            network(fields, &object(json!({"ready": false}))),
-            Err(Unmapped::NotReady)
-        );
+        assert_eq!(network(fields, &object(json!({"ready": false}))), Err(Unmapped::NotReady));
         assert_eq!(network(fields, &object(json!({}))), Err(Unmapped::NotReady));
         let Err(Unmapped::WrongType(wrong)) = network(fields, &object(json!({"ready": "hunter2"}))) else {
             panic!("a text is no truth value");
         };
-        assert_eq!(
-            (wrong.path.as_str(), wrong.expected.as_str()),
-            ("readyWhen", "true or false")
-        );
+        assert_eq!((wrong.path.as_str(), wrong.expected.as_str()), ("readyWhen", "true or false"));
     }
 
     #[test]
@@ -344,11 +274,7 @@ mod tests {
         let table = [
             ("fields: {region: self.spec.region}", "region", "a string"),
             ("fields: {region: \"self.spec.region + 'x'\"}", "region", "a string"),
-            (
-                "fields: {subnets: \"self.spec.subnets.map(s, s.id)\"}",
-                "subnets",
-                "a list of objects with id",
-            ),
+            ("fields: {subnets: \"self.spec.subnets.map(s, s.id)\"}", "subnets", "a list of objects with id"),
             ("fields: {subnets: \"[{'id': 1}]\"}", "subnets[0].id", "a string"),
             ("fields: {vpc: {id: self.spec.region}}", "vpc.id", "a string"),
         ];
@@ -356,11 +282,7 @@ mod tests {
             let Err(Unmapped::WrongType(wrong)) = network(fields, &object) else {
                 panic!("{fields} fits");
             };
-            assert_eq!(
-                (wrong.path.as_str(), wrong.expected.as_str()),
-                (path, expected),
-                "{fields}"
-            );
+            assert_eq!((wrong.path.as_str(), wrong.expected.as_str()), (path, expected), "{fields}");
         }
     }
 
@@ -369,10 +291,7 @@ mod tests {
         let table = [
             ("readyWhen: 'self.', fields: {region: self.a}", "spec.readyWhen"),
             ("fields: {vpc: {id: 'self.'}}", "spec.fields.vpc.id"),
-            (
-                "fields: {region: self.a, securityGroups: {all: other}}",
-                "spec.fields.securityGroups.all",
-            ),
+            ("fields: {region: self.a, securityGroups: {all: other}}", "spec.fields.securityGroups.all"),
         ];
         for (fields, path) in table {
             assert_eq!(Mapping::compile("m", &spec(fields)).unwrap_err().path, path);

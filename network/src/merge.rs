@@ -71,10 +71,7 @@ pub struct Problem {
 impl Problem {
     /// A problem with its message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-        }
+        Self { reason, message: message.into() }
     }
 }
 
@@ -136,28 +133,15 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
     // For each authority field, the field of a machine's spec with the same meaning.
     let named = [
         ("identityRef", Some("identityRef"), network.identity_ref.is_some()),
-        (
-            "instanceProfiles",
-            Some("iamInstanceProfile"),
-            network.instance_profiles.is_some(),
-        ),
+        ("instanceProfiles", Some("iamInstanceProfile"), network.instance_profiles.is_some()),
         ("bootstrapStorage", None, network.bootstrap_storage.is_some()),
-        (
-            "controlPlaneTargets",
-            Some("controlPlaneTargets"),
-            !network.control_plane_targets.is_empty(),
-        ),
+        ("controlPlaneTargets", Some("controlPlaneTargets"), !network.control_plane_targets.is_empty()),
         // A source that announces targets delays control plane machines.
-        (
-            "pendingControlPlaneTargets",
-            Some("controlPlaneTargets"),
-            network.pending_control_plane_targets.is_some(),
-        ),
+        ("pendingControlPlaneTargets", Some("controlPlaneTargets"), network.pending_control_plane_targets.is_some()),
     ];
     let (field, of_machine, _) = named.into_iter().find(|(_, _, present)| *present)?;
-    let instead = of_machine.map_or_else(String::new, |field| {
-        format!(", and set spec.template.spec.{field} in a new AWSMachineTemplate")
-    });
+    let instead = of_machine
+        .map_or_else(String::new, |field| format!(", and set spec.template.spec.{field} in a new AWSMachineTemplate"));
     let message = format!(
         "{} supplies {field}, which only an AWSMachine, an AWSCluster, or a kind with an AWSNetworkMapping whose \
          authority is Allowed may supply: remove it there{instead}",
@@ -167,12 +151,7 @@ fn refused_authority(source: &Source, network: &MachineNetwork) -> Option<Proble
 }
 
 fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwork) {
-    let Merged {
-        network: into,
-        winners,
-        pending_targets,
-        ..
-    } = merged;
+    let Merged { network: into, winners, pending_targets, .. } = merged;
     let mut take = |field: Field, taken: bool| {
         if taken {
             winners.insert(field.path().to_owned(), source.name.clone());
@@ -183,10 +162,7 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
     if let Some(groups) = &from.security_groups {
         let into = into.security_groups.get_or_insert_default();
         take(Field::SecurityGroupsAll, fill_list(&mut into.all, &groups.all));
-        take(
-            Field::SecurityGroupsControlPlane,
-            fill_list(&mut into.control_plane, &groups.control_plane),
-        );
+        take(Field::SecurityGroupsControlPlane, fill_list(&mut into.control_plane, &groups.control_plane));
         take(Field::SecurityGroupsWorker, fill_list(&mut into.worker, &groups.worker));
     }
     take(Field::Vpc, fill_option(&mut into.vpc, from.vpc.as_ref()));
@@ -197,18 +173,9 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
             true
         },
     );
-    take(
-        Field::ClusterTag,
-        fill_string(&mut into.cluster_tag, from.cluster_tag.as_ref()),
-    );
-    take(
-        Field::SshKeyName,
-        fill_string(&mut into.ssh_key_name, from.ssh_key_name.as_ref()),
-    );
-    take(
-        Field::ImageLookup,
-        fill_option(&mut into.image_lookup, from.image_lookup.as_ref()),
-    );
+    take(Field::ClusterTag, fill_string(&mut into.cluster_tag, from.cluster_tag.as_ref()));
+    take(Field::SshKeyName, fill_string(&mut into.ssh_key_name, from.ssh_key_name.as_ref()));
+    take(Field::ImageLookup, fill_option(&mut into.image_lookup, from.image_lookup.as_ref()));
     // Announced targets belong to this source even before they are known: no later source supplies others.
     let are_open = into.control_plane_targets.is_empty() && pending_targets.is_none();
     take(
@@ -219,18 +186,9 @@ fn take_missing_fields(merged: &mut Merged, source: &Source, from: &MachineNetwo
         let pending = from.pending_control_plane_targets.as_ref();
         *pending_targets = pending.map(|pending| still_to_come(&source.name, pending));
     }
-    take(
-        Field::IdentityRef,
-        fill_option(&mut into.identity_ref, from.identity_ref.as_ref()),
-    );
-    take(
-        Field::InstanceProfiles,
-        fill_option(&mut into.instance_profiles, from.instance_profiles.as_ref()),
-    );
-    take(
-        Field::BootstrapStorage,
-        fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()),
-    );
+    take(Field::IdentityRef, fill_option(&mut into.identity_ref, from.identity_ref.as_ref()));
+    take(Field::InstanceProfiles, fill_option(&mut into.instance_profiles, from.instance_profiles.as_ref()));
+    take(Field::BootstrapStorage, fill_option(&mut into.bootstrap_storage, from.bootstrap_storage.as_ref()));
 }
 
 fn still_to_come(source: &str, pending: &str) -> Problem {
@@ -270,21 +228,13 @@ mod tests {
 
     fn source(name: &str, trust: Trust, yaml: &str) -> Source {
         let network = serde_saphyr::from_str(yaml).unwrap();
-        Source {
-            name: name.into(),
-            trust,
-            contribution: Contribution::Network(Box::new(network)),
-        }
+        Source { name: name.into(), trust, contribution: Contribution::Network(Box::new(network)) }
     }
 
     #[test]
     fn each_field_comes_whole_from_the_first_source_that_has_it() {
         let merged = merge(&[
-            source(
-                "AWSMachine/m",
-                Trust::Authority,
-                "{region: eu-west-1, securityGroups: {worker: [sg-00000001]}}",
-            ),
+            source("AWSMachine/m", Trust::Authority, "{region: eu-west-1, securityGroups: {worker: [sg-00000001]}}"),
             source(
                 "AWSCluster/c",
                 Trust::Authority,
@@ -306,11 +256,7 @@ mod tests {
     fn empty_lists_and_strings_count_as_absent() {
         let merged = merge(&[
             source("A/a", Trust::Authority, "{region: '', subnets: []}"),
-            source(
-                "B/b",
-                Trust::Authority,
-                "{region: eu-west-1, subnets: [{id: subnet-00000001}]}",
-            ),
+            source("B/b", Trust::Authority, "{region: eu-west-1, subnets: [{id: subnet-00000001}]}"),
         ]);
         assert_eq!(merged.winners["region"], "B/b");
         assert_eq!(merged.winners["subnets"], "B/b");
@@ -328,15 +274,8 @@ mod tests {
             ("{}", given, true, false),
         ];
         for (first, second, targets, waits) in table {
-            let merged = merge(&[
-                source("A/a", Trust::Authority, first),
-                source("B/b", Trust::Authority, second),
-            ]);
-            assert_eq!(
-                !merged.network.control_plane_targets.is_empty(),
-                targets,
-                "{first} {second}"
-            );
+            let merged = merge(&[source("A/a", Trust::Authority, first), source("B/b", Trust::Authority, second)]);
+            assert_eq!(!merged.network.control_plane_targets.is_empty(), targets, "{first} {second}");
             let why = merged.pending_targets;
             assert_eq!(why.is_some(), waits, "{first} {second}");
             assert!(why.is_none_or(|why| why.message.contains("load balancer api")));
@@ -350,10 +289,7 @@ mod tests {
             Source {
                 name: "N/n".into(),
                 trust: Trust::Placement,
-                contribution: Contribution::Unusable {
-                    problem: problem.clone(),
-                    fields: Field::placement(),
-                },
+                contribution: Contribution::Unusable { problem: problem.clone(), fields: Field::placement() },
             },
             source("B/b", Trust::Authority, "{region: eu-west-1}"),
         ]);
@@ -382,10 +318,7 @@ mod tests {
 
     #[test]
     fn an_unlabelled_kind_contributes_nothing_and_is_remembered() {
-        let kind = UnlabelledKind {
-            group: "example.org".into(),
-            kind: "Landscape".into(),
-        };
+        let kind = UnlabelledKind { group: "example.org".into(), kind: "Landscape".into() };
         let unlabelled = Source {
             name: "Landscape/l".into(),
             trust: Trust::Placement,
@@ -436,19 +369,11 @@ mod tests {
             "controlPlaneTargets: [{classicLoadBalancerName: other}]",
             "pendingControlPlaneTargets: load balancer api",
         ] {
-            let merged = merge(&[source(
-                "ConfigMap/c",
-                Trust::Placement,
-                &format!("{{region: r, {field}}}"),
-            )]);
+            let merged = merge(&[source("ConfigMap/c", Trust::Placement, &format!("{{region: r, {field}}}"))]);
             let problem = merged.problem.unwrap();
             assert_eq!(problem.reason, Reason::AuthorityNotAllowed, "{field}");
             assert!(problem.message.contains("ConfigMap/c"), "{}", problem.message);
-            assert!(
-                !problem.message.contains("admin"),
-                "no value of a source may show: {}",
-                problem.message
-            );
+            assert!(!problem.message.contains("admin"), "no value of a source may show: {}", problem.message);
             assert_eq!(merged.network.region, None, "nothing of a refused source is used");
         }
     }

@@ -20,20 +20,12 @@ pub struct MissingField<'a> {
 impl<'a> MissingField<'a> {
     /// The region.
     pub const fn region(unlabelled: Option<&'a UnlabelledKind>) -> Self {
-        Self {
-            field: "region",
-            spec_field: "region",
-            unlabelled,
-        }
+        Self { field: "region", spec_field: "region", unlabelled }
     }
 
     /// The subnets.
     pub const fn subnets(unlabelled: Option<&'a UnlabelledKind>) -> Self {
-        Self {
-            field: "subnets",
-            spec_field: "subnet",
-            unlabelled,
-        }
+        Self { field: "subnets", spec_field: "subnet", unlabelled }
     }
 }
 
@@ -43,16 +35,10 @@ impl fmt::Display for MissingField<'_> {
         write!(formatter, "no source supplies {field}: ")?;
         match self.unlabelled {
             Some(kind) => write!(formatter, "{kind}; add the label")?,
-            None => write!(
-                formatter,
-                "let the cluster's infrastructure object publish status.network.{field}"
-            )?,
+            None => write!(formatter, "let the cluster's infrastructure object publish status.network.{field}")?,
         }
         // The spec of a machine cannot change.
-        write!(
-            formatter,
-            ", or set spec.template.spec.{spec_field} in a new AWSMachineTemplate"
-        )
+        write!(formatter, ", or set spec.template.spec.{spec_field} in a new AWSMachineTemplate")
     }
 }
 
@@ -77,10 +63,7 @@ mod tests {
 
     #[test]
     fn a_missing_field_of_an_unlabelled_kind_names_the_label() {
-        let kind = UnlabelledKind {
-            group: "example.org".into(),
-            kind: "Landscape".into(),
-        };
+        let kind = UnlabelledKind { group: "example.org".into(), kind: "Landscape".into() };
         assert_eq!(
             MissingField::region(Some(&kind)).to_string(),
             "no source supplies region: the CRD of Landscape in group example.org does not have the label \

@@ -73,47 +73,19 @@ mod tests {
         let identities = "one of AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity";
         let table = [
             (json!("hunter2"), "", "an object"),
-            (
-                json!({"region": "r", "subnets": "hunter2"}),
-                "subnets",
-                "a list of objects with id",
-            ),
-            (
-                json!({"subnets": [{"id": "subnet-1"}, {"id": ["hunter2"]}]}),
-                "subnets[1].id",
-                "a string",
-            ),
-            (
-                json!({"subnets": [{"availabilityZone": "hunter2"}]}),
-                "subnets[0]",
-                "an object with id",
-            ),
-            (
-                json!({"subnets": [{"id": "subnet-1", "public": "hunter2"}]}),
-                "subnets[0].public",
-                "true or false",
-            ),
+            (json!({"region": "r", "subnets": "hunter2"}), "subnets", "a list of objects with id"),
+            (json!({"subnets": [{"id": "subnet-1"}, {"id": ["hunter2"]}]}), "subnets[1].id", "a string"),
+            (json!({"subnets": [{"availabilityZone": "hunter2"}]}), "subnets[0]", "an object with id"),
+            (json!({"subnets": [{"id": "subnet-1", "public": "hunter2"}]}), "subnets[0].public", "true or false"),
             (
                 json!({"subnets": [{"id": "subnet-1", "roles": ["hunter2"]}]}),
                 "subnets[0].roles[0]",
                 "one of ControlPlane, Worker",
             ),
-            (
-                json!({"securityGroups": {"all": "hunter2"}}),
-                "securityGroups.all",
-                "a list of strings",
-            ),
+            (json!({"securityGroups": {"all": "hunter2"}}), "securityGroups.all", "a list of strings"),
             (json!({"vpc": {"cidrBlocks": []}}), "vpc", "an object with id"),
-            (
-                json!({"additionalTags": {"a.b/c": 1}}),
-                "additionalTags.a.b/c",
-                "a string",
-            ),
-            (
-                json!({"identityRef": {"kind": "hunter2", "name": "n"}}),
-                "identityRef.kind",
-                identities,
-            ),
+            (json!({"additionalTags": {"a.b/c": 1}}), "additionalTags.a.b/c", "a string"),
+            (json!({"identityRef": {"kind": "hunter2", "name": "n"}}), "identityRef.kind", identities),
         ];
         for (network, path, expected) in table {
             let wrong = parse(&network).unwrap_err();

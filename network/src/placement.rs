@@ -68,11 +68,8 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         return Err(MissingField::subnets(request.unlabelled).into());
     }
     let security_group_ids = security_groups(network, request)?;
-    let fitting: Vec<&NetworkSubnet> = network
-        .subnets
-        .iter()
-        .filter(|subnet| misfit(subnet, request).is_none())
-        .collect();
+    let fitting: Vec<&NetworkSubnet> =
+        network.subnets.iter().filter(|subnet| misfit(subnet, request).is_none()).collect();
     if fitting.is_empty() {
         return Err(no_subnet(network, request));
     }
@@ -85,12 +82,7 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         .filter(|subnet| capacity(subnet) != Some(&Capacity::Lacking))
         .min_by_key(|subnet| {
             let is_doubtful = capacity(subnet).is_some();
-            (
-                may_be_private(subnet),
-                is_doubtful,
-                machines(subnet),
-                subnet.id.as_str(),
-            )
+            (may_be_private(subnet), is_doubtful, machines(subnet), subnet.id.as_str())
         })
         .ok_or_else(|| no_capacity(&fitting))?;
     Ok(Placement {
@@ -105,11 +97,7 @@ fn security_groups(network: &MachineNetwork, request: &PlacementRequest<'_>) -> 
     let for_all = groups.map_or(&[][..], |groups| &groups.all);
     let of_role = groups.map_or(&[][..], |groups| groups.of_role(request.role));
     let mut ids: Vec<String> = Vec::new();
-    for id in for_all
-        .iter()
-        .chain(of_role)
-        .chain(request.additional_security_group_ids)
-    {
+    for id in for_all.iter().chain(of_role).chain(request.additional_security_group_ids) {
         if !ids.contains(id) {
             ids.push(id.clone());
         }
@@ -177,22 +165,14 @@ fn no_subnet(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Proble
         Some(zone) => format!("no subnet fits a {} machine in failure domain {zone}", request.role),
         None => format!("no subnet fits a {} machine", request.role),
     };
-    Problem::new(
-        Reason::NoSubnetInFailureDomain,
-        format!("{wanted} ({})", reasons.join("; ")),
-    )
+    Problem::new(Reason::NoSubnetInFailureDomain, format!("{wanted} ({})", reasons.join("; ")))
 }
 
 fn no_capacity(fitting: &[&NetworkSubnet]) -> Problem {
-    let zones: BTreeSet<&str> = fitting
-        .iter()
-        .map(|subnet| subnet.availability_zone.as_deref().unwrap_or(&subnet.id))
-        .collect();
+    let zones: BTreeSet<&str> =
+        fitting.iter().map(|subnet| subnet.availability_zone.as_deref().unwrap_or(&subnet.id)).collect();
     let zones: Vec<&str> = zones.into_iter().collect();
-    Problem::new(
-        Reason::InsufficientCapacity,
-        format!("EC2 had no capacity a moment ago in {}", zones.join(", ")),
-    )
+    Problem::new(Reason::InsufficientCapacity, format!("EC2 had no capacity a moment ago in {}", zones.join(", ")))
 }
 
 #[cfg(test)]
@@ -239,15 +219,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             *counts.entry(placement.subnet_id.clone()).or_insert(0) += 1;
             order.push(placement.subnet_id);
         }
-        assert_eq!(
-            order,
-            [
-                "subnet-0000000a",
-                "subnet-0000000b",
-                "subnet-0000000a",
-                "subnet-0000000b"
-            ]
-        );
+        assert_eq!(order, ["subnet-0000000a", "subnet-0000000b", "subnet-0000000a", "subnet-0000000b"]);
     }
 
     fn lacking(subnets: &[&str]) -> BTreeMap<String, Capacity> {
@@ -259,16 +231,10 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
     fn a_subnet_that_lacked_capacity_is_tried_after_the_others() {
         let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
         let mut capacity = BTreeMap::from([("subnet-0000000a".to_owned(), Capacity::Doubtful)]);
-        let request = PlacementRequest {
-            capacity: &capacity,
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { capacity: &capacity, ..worker(&counts) };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
         capacity.extend(lacking(&["subnet-0000000b"]));
-        let request = PlacementRequest {
-            capacity: &capacity,
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { capacity: &capacity, ..worker(&counts) };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000a");
     }
 
@@ -276,49 +242,29 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
     fn a_subnet_without_capacity_is_left_aside_while_another_fits() {
         let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
         let avoided = lacking(&["subnet-0000000a"]);
-        let request = PlacementRequest {
-            capacity: &avoided,
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { capacity: &avoided, ..worker(&counts) };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
-        let pinned = PlacementRequest {
-            failure_domain: Some("eu-west-1a"),
-            ..request.clone()
-        };
+        let pinned = PlacementRequest { failure_domain: Some("eu-west-1a"), ..request.clone() };
         let problem = place(&network(), &pinned).unwrap_err();
         assert_eq!(problem.reason, Reason::InsufficientCapacity);
         assert!(problem.message.ends_with("in eu-west-1a"), "{}", problem.message);
         let everywhere = lacking(&["subnet-0000000a", "subnet-0000000b"]);
-        let request = PlacementRequest {
-            capacity: &everywhere,
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { capacity: &everywhere, ..worker(&counts) };
         let problem = place(&network(), &request).unwrap_err();
-        assert!(
-            problem.message.ends_with("in eu-west-1a, eu-west-1b"),
-            "{}",
-            problem.message
-        );
+        assert!(problem.message.ends_with("in eu-west-1a, eu-west-1b"), "{}", problem.message);
     }
 
     #[test]
     fn the_failure_domain_is_kept() {
         let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
-        let request = PlacementRequest {
-            failure_domain: Some("eu-west-1b"),
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { failure_domain: Some("eu-west-1b"), ..worker(&counts) };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
     }
 
     #[test]
     fn a_public_address_asks_for_a_public_subnet() {
         let counts = BTreeMap::new();
-        let request = PlacementRequest {
-            public_ip: Some(true),
-            failure_domain: Some("eu-west-1b"),
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { public_ip: Some(true), failure_domain: Some("eu-west-1b"), ..worker(&counts) };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000c");
     }
 
@@ -327,32 +273,20 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         let counts = BTreeMap::from([("subnet-0000000c".to_owned(), 9)]);
         let mut network = network();
         network.subnets[0].public = None;
-        let request = PlacementRequest {
-            public_ip: Some(true),
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { public_ip: Some(true), ..worker(&counts) };
         assert_eq!(place(&network, &request).unwrap().subnet_id, "subnet-0000000c");
         let avoided = lacking(&["subnet-0000000c"]);
-        let request = PlacementRequest {
-            capacity: &avoided,
-            ..request
-        };
+        let request = PlacementRequest { capacity: &avoided, ..request };
         assert_eq!(place(&network, &request).unwrap().subnet_id, "subnet-0000000a");
     }
 
     #[test]
     fn the_message_says_of_every_subnet_why_it_does_not_fit() {
         let counts = BTreeMap::new();
-        let request = PlacementRequest {
-            failure_domain: Some("eu-west-1c"),
-            ..worker(&counts)
-        };
+        let request = PlacementRequest { failure_domain: Some("eu-west-1c"), ..worker(&counts) };
         let problem = place(&network(), &request).unwrap_err();
         assert_eq!(problem.reason, Reason::NoSubnetInFailureDomain);
-        for part in [
-            "subnet-0000000a: zone eu-west-1a",
-            "subnet-0000000e: not for Worker machines",
-        ] {
+        for part in ["subnet-0000000a: zone eu-west-1a", "subnet-0000000e: not for Worker machines"] {
             assert!(problem.message.contains(part), "{}", problem.message);
         }
     }
@@ -365,10 +299,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             ..network()
         };
         assert!(place(&edge, &worker(&counts)).is_err());
-        let explicit = PlacementRequest {
-            explicit_subnet: true,
-            ..worker(&counts)
-        };
+        let explicit = PlacementRequest { explicit_subnet: true, ..worker(&counts) };
         assert_eq!(place(&edge, &explicit).unwrap().subnet_id, "subnet-0000000d");
     }
 
@@ -382,10 +313,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
             ..worker(&counts)
         };
         let placement = place(&network(), &request).unwrap();
-        assert_eq!(
-            placement.security_group_ids,
-            ["sg-0000000a", "sg-0000000b", "sg-0000000f"]
-        );
+        assert_eq!(placement.security_group_ids, ["sg-0000000a", "sg-0000000b", "sg-0000000f"]);
     }
 
     #[test]
@@ -393,61 +321,29 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
         let counts = BTreeMap::new();
         let place_with = |count: usize| {
             let additional: Vec<String> = (0..count).map(|number| format!("sg-{number:08x}")).collect();
-            let request = PlacementRequest {
-                additional_security_group_ids: &additional,
-                ..worker(&counts)
-            };
-            let bare = MachineNetwork {
-                security_groups: None,
-                ..network()
-            };
+            let request = PlacementRequest { additional_security_group_ids: &additional, ..worker(&counts) };
+            let bare = MachineNetwork { security_groups: None, ..network() };
             place(&bare, &request)
         };
         assert_eq!(place_with(64).unwrap().security_group_ids.len(), 64);
         let problem = place_with(65).unwrap_err();
         assert_eq!(problem.reason, Reason::InvalidSpec);
-        assert!(
-            problem.message.contains("additionalSecurityGroups"),
-            "{}",
-            problem.message
-        );
+        assert!(problem.message.contains("additionalSecurityGroups"), "{}", problem.message);
     }
 
     #[test]
     fn a_machine_without_any_security_group_is_not_placed() {
         let counts = BTreeMap::new();
-        let bare = MachineNetwork {
-            security_groups: None,
-            ..network()
-        };
-        assert_eq!(
-            place(&bare, &worker(&counts)).unwrap_err().reason,
-            Reason::NoSecurityGroup
-        );
+        let bare = MachineNetwork { security_groups: None, ..network() };
+        assert_eq!(place(&bare, &worker(&counts)).unwrap_err().reason, Reason::NoSecurityGroup);
     }
 
     #[test]
     fn a_missing_region_or_subnet_is_named() {
         let counts = BTreeMap::new();
-        let no_region = MachineNetwork {
-            region: None,
-            ..network()
-        };
-        assert!(
-            place(&no_region, &worker(&counts))
-                .unwrap_err()
-                .message
-                .contains("supplies region")
-        );
-        let no_subnets = MachineNetwork {
-            subnets: vec![],
-            ..network()
-        };
-        assert!(
-            place(&no_subnets, &worker(&counts))
-                .unwrap_err()
-                .message
-                .contains("supplies subnets")
-        );
+        let no_region = MachineNetwork { region: None, ..network() };
+        assert!(place(&no_region, &worker(&counts)).unwrap_err().message.contains("supplies region"));
+        let no_subnets = MachineNetwork { subnets: vec![], ..network() };
+        assert!(place(&no_subnets, &worker(&counts)).unwrap_err().message.contains("supplies subnets"));
     }
 }

@@ -15,12 +15,7 @@ use strum::VariantArray;
 
 use crate::{Capacity, Contribution, Field, Placement, PlacementRequest, Problem, Source, Trust, merge, place};
 
-const AUTHORITY_FIELDS: [&str; 4] = [
-    "identityRef",
-    "instanceProfiles",
-    "bootstrapStorage",
-    "controlPlaneTargets",
-];
+const AUTHORITY_FIELDS: [&str; 4] = ["identityRef", "instanceProfiles", "bootstrapStorage", "controlPlaneTargets"];
 const ZONES: [&str; 3] = ["eu-west-1a", "eu-west-1b", "eu-west-1c"];
 
 /// A value for each field of the contract that differs with `tag`, and the empty forms that count as absent.
@@ -61,13 +56,8 @@ fn fields(network: &MachineNetwork) -> BTreeMap<String, Value> {
         Some(Value::Object(groups)) => groups,
         _ => Map::new(),
     };
-    let groups = groups
-        .into_iter()
-        .map(|(role, ids)| (format!("securityGroups.{role}"), ids));
-    all.into_iter()
-        .chain(groups)
-        .filter(|(_, value)| *value != "")
-        .collect()
+    let groups = groups.into_iter().map(|(role, ids)| (format!("securityGroups.{role}"), ids));
+    all.into_iter().chain(groups).filter(|(_, value)| *value != "").collect()
 }
 
 fn network_with(fields: &[&str], empty: &[&str], tag: u8) -> MachineNetwork {
@@ -89,11 +79,8 @@ fn network_with(fields: &[&str], empty: &[&str], tag: u8) -> MachineNetwork {
 /// Sources named `S/0`, `S/1` … each with some of the fields and some of them empty; one in eight cannot be used.
 fn sources(trust: Trust, offered: Vec<&'static str>) -> impl Strategy<Value = Vec<Source>> {
     let count = offered.len();
-    let one = (
-        subsequence(offered, 0..=count),
-        subsequence(PLACEMENT_FIELDS.to_vec(), 0..=3),
-        prop::bool::weighted(0.125),
-    );
+    let one =
+        (subsequence(offered, 0..=count), subsequence(PLACEMENT_FIELDS.to_vec(), 0..=3), prop::bool::weighted(0.125));
     vec(one, 0..5).prop_map(move |parts| {
         let numbered = (0_u8..).zip(parts);
         let source = |(tag, (present, empty, unusable)): (u8, (Vec<&str>, Vec<&str>, bool))| Source {
@@ -102,11 +89,7 @@ fn sources(trust: Trust, offered: Vec<&'static str>) -> impl Strategy<Value = Ve
             contribution: if unusable {
                 Contribution::Unusable {
                     problem: Problem::new(Reason::NotFound, format!("S/{tag} does not exist")),
-                    fields: Field::VARIANTS
-                        .iter()
-                        .copied()
-                        .filter(|field| present.contains(&field.path()))
-                        .collect(),
+                    fields: Field::VARIANTS.iter().copied().filter(|field| present.contains(&field.path())).collect(),
                 }
             } else {
                 Contribution::Network(Box::new(network_with(&present, &empty, tag)))
@@ -192,16 +175,14 @@ fn input() -> impl Strategy<Value = PlacementInput> {
             0..4,
         ),
     )
-        .prop_map(
-            |(role, failure_domain, public_ip, explicit_subnet, additional, capacity)| PlacementInput {
-                role,
-                failure_domain,
-                public_ip,
-                explicit_subnet,
-                additional: additional.into_iter().map(str::to_owned).collect(),
-                capacity,
-            },
-        )
+        .prop_map(|(role, failure_domain, public_ip, explicit_subnet, additional, capacity)| PlacementInput {
+            role,
+            failure_domain,
+            public_ip,
+            explicit_subnet,
+            additional: additional.into_iter().map(str::to_owned).collect(),
+            capacity,
+        })
 }
 
 fn counts() -> impl Strategy<Value = BTreeMap<String, usize>> {

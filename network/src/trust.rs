@@ -18,11 +18,7 @@ const AUTHORITIES: [(&str, &str); 2] = [(GROUP, "AWSMachine"), (GROUP, "AWSClust
 
 /// The default trust of a kind; an administrator's mapping can raise it.
 pub fn trust_of(group: &str, kind: &str) -> Trust {
-    if AUTHORITIES.contains(&(group, kind)) {
-        Trust::Authority
-    } else {
-        Trust::Placement
-    }
+    if AUTHORITIES.contains(&(group, kind)) { Trust::Authority } else { Trust::Placement }
 }
 
 #[cfg(test)]

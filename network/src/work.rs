@@ -40,18 +40,10 @@ struct Estimate<'a> {
 }
 
 /// The shape with which a value in a comprehension's accumulator begins.
-const EMPTY: Shape<'static> = Shape::Made {
-    size: 0,
-    length: 0,
-    item: None,
-};
+const EMPTY: Shape<'static> = Shape::Made { size: 0, length: 0, item: None };
 
 /// The shape of a number or truth value.
-const SCALAR: Shape<'static> = Shape::Made {
-    size: 1,
-    length: 0,
-    item: None,
-};
+const SCALAR: Shape<'static> = Shape::Made { size: 1, length: 0, item: None };
 
 impl Shape<'_> {
     fn size(&self) -> u64 {
@@ -81,19 +73,9 @@ impl Shape<'_> {
     fn iterated(&self) -> Self {
         match self {
             Self::Input(values) => {
-                let keys = values
-                    .iter()
-                    .filter_map(|value| value.as_object())
-                    .flat_map(|object| object.keys());
+                let keys = values.iter().filter_map(|value| value.as_object()).flat_map(|object| object.keys());
                 let longest = keys.map(|key| units(key.len())).max().unwrap_or_default();
-                Self::joined(
-                    self.items(),
-                    Self::Made {
-                        size: longest.saturating_add(1),
-                        length: longest,
-                        item: None,
-                    },
-                )
+                Self::joined(self.items(), Self::Made { size: longest.saturating_add(1), length: longest, item: None })
             }
             Self::Made { .. } => self.items(),
         }
@@ -107,11 +89,7 @@ impl Shape<'_> {
     }
 
     fn anything_within(size: u64) -> Self {
-        Self::Made {
-            size,
-            length: size,
-            item: None,
-        }
+        Self::Made { size, length: size, item: None }
     }
 
     /// Either of two values.
@@ -180,15 +158,8 @@ fn estimate<'e, 'a>(expression: &'e IdedExpr, variables: &mut Variables<'e, 'a>)
         }
         Expr::Select(select) => {
             let Estimate { shape, work } = estimate(&select.operand, variables);
-            let shape = if select.test {
-                SCALAR
-            } else {
-                shape.field(&select.field)
-            };
-            Estimate {
-                shape,
-                work: work.saturating_add(1),
-            }
+            let shape = if select.test { SCALAR } else { shape.field(&select.field) };
+            Estimate { shape, work: work.saturating_add(1) }
         }
         Expr::Call(call) => {
             let parts = call.target.as_deref().into_iter().chain(&call.args);
@@ -217,14 +188,7 @@ fn collected<'p, 'a: 'p>(parts: &[Estimate<'a>], items: impl Iterator<Item = &'p
     let size = sum(parts.iter().map(|part| part.shape.size())).saturating_add(1);
     let work = sum(parts.iter().map(|part| part.work)).saturating_add(size);
     let item = items.map(|item| item.shape.clone()).reduce(Shape::joined);
-    Estimate {
-        shape: Shape::Made {
-            size,
-            length: units(parts.len()),
-            item: item.map(Box::new),
-        },
-        work,
-    }
+    Estimate { shape: Shape::Made { size, length: units(parts.len()), item: item.map(Box::new) }, work }
 }
 
 fn called<'a>(function: &str, parts: &[Estimate<'a>]) -> Estimate<'a> {
@@ -232,14 +196,8 @@ fn called<'a>(function: &str, parts: &[Estimate<'a>]) -> Estimate<'a> {
     let before = sum(parts.iter().map(|part| part.work)).saturating_add(1);
     let shape = |number: usize| parts.get(number).map_or(SCALAR, |part| part.shape.clone());
     match function {
-        operators::CONDITIONAL => Estimate {
-            shape: Shape::joined(shape(1), shape(2)),
-            work: before,
-        },
-        operators::INDEX => Estimate {
-            shape: shape(0).items(),
-            work: before,
-        },
+        operators::CONDITIONAL => Estimate { shape: Shape::joined(shape(1), shape(2)), work: before },
+        operators::INDEX => Estimate { shape: shape(0).items(), work: before },
         operators::ADD => Estimate {
             shape: Shape::Made {
                 size: sizes,
@@ -248,10 +206,9 @@ fn called<'a>(function: &str, parts: &[Estimate<'a>]) -> Estimate<'a> {
             },
             work: before.saturating_add(sizes),
         },
-        "string" => Estimate {
-            shape: Shape::anything_within(sizes.saturating_add(32)),
-            work: before.saturating_add(sizes),
-        },
+        "string" => {
+            Estimate { shape: Shape::anything_within(sizes.saturating_add(32)), work: before.saturating_add(sizes) }
+        }
         // Comparisons and predicates read all of their arguments at most once, but `in` compares with each item.
         operators::IN => Estimate {
             shape: SCALAR,
@@ -259,10 +216,7 @@ fn called<'a>(function: &str, parts: &[Estimate<'a>]) -> Estimate<'a> {
                 .saturating_add(sizes.saturating_mul(2))
                 .saturating_add(shape(0).size().saturating_mul(shape(1).length())),
         },
-        _ => Estimate {
-            shape: SCALAR,
-            work: before.saturating_add(sizes),
-        },
+        _ => Estimate { shape: SCALAR, work: before.saturating_add(sizes) },
     }
 }
 
@@ -288,17 +242,8 @@ fn comprehension<'e, 'a>(inner: &'e ComprehensionExpr, variables: &mut Variables
     let once = estimate(&inner.loop_step, variables).work.saturating_add(condition);
     let result = estimate(&inner.result, variables);
     variables.truncate(outside);
-    let work = [
-        range.work,
-        range.shape.size(),
-        start.work,
-        times.saturating_mul(once),
-        result.work,
-    ];
-    Estimate {
-        shape: result.shape,
-        work: sum(work.into_iter()),
-    }
+    let work = [range.work, range.shape.size(), start.work, times.saturating_mul(once), result.work];
+    Estimate { shape: result.shape, work: sum(work.into_iter()) }
 }
 
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
@@ -318,9 +263,8 @@ mod tests {
 
     #[test]
     fn ordinary_mappings_of_ordinary_objects_are_bounded() {
-        let subnets: Vec<Value> = (0..200)
-            .map(|number| json!({"id": format!("subnet-{number}"), "zone": "a"}))
-            .collect();
+        let subnets: Vec<Value> =
+            (0..200).map(|number| json!({"id": format!("subnet-{number}"), "zone": "a"})).collect();
         let object = json!({
             "status": {"subnets": subnets, "conditions": [{"type": "Ready", "status": "True"}]},
             "metadata": {"annotations": {"x": "y".repeat(100_000)}},

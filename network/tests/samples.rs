@@ -1,11 +1,6 @@
 //! The samples of network sources: each object yields exactly the network in its folder.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail as tests do"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,17 +35,10 @@ fn description(sample: &Path, kind: &SourceKind) -> Description {
     }
     let mapping: AWSNetworkMapping = serde_json::from_value(documents(&file).remove(0)).unwrap();
     let source = &mapping.spec.source;
-    assert_eq!(
-        (&source.api_group, &source.kind),
-        (&kind.group, &kind.kind),
-        "{}",
-        sample.display()
-    );
+    assert_eq!((&source.api_group, &source.kind), (&kind.group, &kind.kind), "{}", sample.display());
     let name = mapping.metadata.name.as_deref().unwrap();
     let compiled = Mapping::compile(name, &mapping.spec);
-    Description::Mapping(Arc::new(
-        compiled.unwrap_or_else(|error| panic!("{}: {error:?}", file.display())),
-    ))
+    Description::Mapping(Arc::new(compiled.unwrap_or_else(|error| panic!("{}: {error:?}", file.display()))))
 }
 
 #[test]

@@ -28,10 +28,7 @@ impl Traffic {
     }
 
     pub(crate) const fn range(protocol: &'static str, first: i32, last: i32) -> Self {
-        Self {
-            protocol,
-            ports: Some((first, last)),
-        }
+        Self { protocol, ports: Some((first, last)) }
     }
 
     /// Packets of an IP protocol without ports.
@@ -125,11 +122,7 @@ fn covers(rule: &Rule<String>, traffic: Traffic) -> bool {
 
 /// Whether a network ACL lets the traffic with a range pass. The first matching entry decides.
 pub(crate) fn acl_allows(acl: &NetworkAcl, is_egress: bool, traffic: Traffic, range: &str) -> bool {
-    let mut entries: Vec<&AclEntry> = acl
-        .entries
-        .iter()
-        .filter(|entry| entry.is_egress == is_egress)
-        .collect();
+    let mut entries: Vec<&AclEntry> = acl.entries.iter().filter(|entry| entry.is_egress == is_egress).collect();
     entries.sort_by_key(|entry| entry.number);
     let meets = |entry: &&&AclEntry| {
         let protocol = entry.protocol == "-1" || entry.protocol == traffic.number();
@@ -180,10 +173,7 @@ mod tests {
 
     #[test]
     fn a_rule_covers_protocol_ports_and_the_whole_range() {
-        let peer = Peer {
-            ranges: vec!["10.0.1.0/24", "10.0.2.0/24"],
-            ..Peer::default()
-        };
+        let peer = Peer { ranges: vec!["10.0.1.0/24", "10.0.2.0/24"], ..Peer::default() };
         for (rules, expected) in [
             (vec![rule("-1", None, "0.0.0.0/0")], true),
             (vec![rule("tcp", Some((6443, 6443)), "10.0.0.0/16")], true),
@@ -192,10 +182,7 @@ mod tests {
             (vec![rule("tcp", Some((443, 443)), "10.0.0.0/16")], false),
             (vec![rule("tcp", Some((6443, 6443)), "10.0.1.0/24")], false),
             (
-                vec![
-                    rule("tcp", Some((6443, 6443)), "10.0.1.0/24"),
-                    rule("tcp", Some((6443, 6443)), "10.0.2.0/24"),
-                ],
+                vec![rule("tcp", Some((6443, 6443)), "10.0.1.0/24"), rule("tcp", Some((6443, 6443)), "10.0.2.0/24")],
                 true,
             ),
             (vec![rule("tcp", Some((6443, 6443)), "10.0.1.0/25")], false),
@@ -203,18 +190,12 @@ mod tests {
         ] {
             assert_eq!(allow(&rules, Traffic::tcp(6443), &peer), expected, "{rules:?}");
         }
-        assert!(
-            !allow(&[rule("-1", None, "0.0.0.0/0")], Traffic::tcp(1), &Peer::default()),
-            "nobody is nobody"
-        );
+        assert!(!allow(&[rule("-1", None, "0.0.0.0/0")], Traffic::tcp(1), &Peer::default()), "nobody is nobody");
     }
 
     #[test]
     fn a_rule_that_names_a_group_of_the_peer_covers_its_members() {
-        let peer = Peer {
-            group_ids: ["sg-1", "sg-2"].into(),
-            ranges: vec!["10.0.1.0/24"],
-        };
+        let peer = Peer { group_ids: ["sg-1", "sg-2"].into(), ranges: vec!["10.0.1.0/24"] };
         let of_group = |id: &str| testing::rule("4", None, Source::Group(id.to_owned()));
         assert!(allow(&[of_group("sg-2")], Traffic::protocol("4"), &peer));
         assert!(!allow(&[of_group("sg-3")], Traffic::protocol("4"), &peer));
@@ -231,43 +212,18 @@ mod tests {
             cidr_block: block.to_owned(),
             ports,
         };
-        let list = |entries: Vec<AclEntry>| NetworkAcl {
-            entries,
-            ..NetworkAcl::default()
-        };
+        let list = |entries: Vec<AclEntry>| NetworkAcl { entries, ..NetworkAcl::default() };
         let https = Traffic::tcp(443);
         for (entries, expected) in [
             (vec![], false),
             (vec![entry(100, true, None, "0.0.0.0/0")], true),
-            (
-                vec![
-                    entry(200, true, None, "0.0.0.0/0"),
-                    entry(100, false, Some((443, 443)), "0.0.0.0/0"),
-                ],
-                false,
-            ),
-            (
-                vec![
-                    entry(100, true, None, "0.0.0.0/0"),
-                    entry(200, false, None, "0.0.0.0/0"),
-                ],
-                true,
-            ),
-            (
-                vec![
-                    entry(90, false, None, "10.0.1.0/28"),
-                    entry(100, true, None, "0.0.0.0/0"),
-                ],
-                false,
-            ),
+            (vec![entry(200, true, None, "0.0.0.0/0"), entry(100, false, Some((443, 443)), "0.0.0.0/0")], false),
+            (vec![entry(100, true, None, "0.0.0.0/0"), entry(200, false, None, "0.0.0.0/0")], true),
+            (vec![entry(90, false, None, "10.0.1.0/28"), entry(100, true, None, "0.0.0.0/0")], false),
             (vec![entry(100, true, Some((1024, 65535)), "0.0.0.0/0")], false),
             (vec![entry(100, true, Some((443, 443)), "10.0.1.0/25")], false),
         ] {
-            assert_eq!(
-                acl_allows(&list(entries.clone()), false, https, "10.0.1.0/24"),
-                expected,
-                "{entries:?}"
-            );
+            assert_eq!(acl_allows(&list(entries.clone()), false, https, "10.0.1.0/24"), expected, "{entries:?}");
             assert!(!acl_allows(&list(entries), true, https, "10.0.1.0/24"));
         }
     }

@@ -116,15 +116,9 @@ mod tests {
             assert!(text.contains(word), "{word}: {text}");
         }
         let vpc = redacted["vpc"].as_str().unwrap();
-        assert!(
-            vpc.starts_with("vpc-0000000") && redacted["text"].as_str().unwrap().contains(vpc),
-            "{text}"
-        );
+        assert!(vpc.starts_with("vpc-0000000") && redacted["text"].as_str().unwrap().contains(vpc), "{text}");
         let id = redacted["arn"].as_str().unwrap().rsplit_once('/').unwrap().1;
-        assert!(
-            redacted["host"].as_str().unwrap().starts_with(&format!("api-{id}.")),
-            "{text}"
-        );
+        assert!(redacted["host"].as_str().unwrap().starts_with(&format!("api-{id}.")), "{text}");
         assert_eq!(redacted["name"], format!("of-{vpc}"));
         assert_eq!(redact(document), redacted, "always the same");
     }

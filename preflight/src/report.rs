@@ -85,13 +85,8 @@ pub fn check(facts: &Facts, selection: &Selection) -> Report {
 /// Applies those of these rules that are selected to facts.
 pub fn apply<F>(rules: impl IntoIterator<Item = &'static Rule<F>>, facts: &F, selection: &Selection) -> Report<F> {
     let selected = rules.into_iter().filter(|rule| selection.includes(rule));
-    let answers = selected.map(|rule| RuleAnswer {
-        rule,
-        outcome: outcome(rule, facts),
-    });
-    Report {
-        answers: answers.collect(),
-    }
+    let answers = selected.map(|rule| RuleAnswer { rule, outcome: outcome(rule, facts) });
+    Report { answers: answers.collect() }
 }
 
 fn outcome<F>(rule: &'static Rule<F>, facts: &F) -> Outcome {
@@ -122,20 +117,14 @@ fn joined(problems: Vec<Problem>) -> Vec<Problem> {
             joined.push(problem);
             continue;
         };
-        for (text, more) in [
-            (&mut earlier.message, &problem.message),
-            (&mut earlier.fix, &problem.fix),
-        ] {
+        for (text, more) in [(&mut earlier.message, &problem.message), (&mut earlier.fix, &problem.fix)] {
             if !text.contains(more.as_str()) {
                 text.push_str("; ");
                 text.push_str(more);
             }
         }
         // A problem without its own severity has the severity of the rule.
-        earlier.severity = earlier
-            .severity
-            .zip(problem.severity)
-            .map(|(one, other)| one.min(other));
+        earlier.severity = earlier.severity.zip(problem.severity).map(|(one, other)| one.min(other));
     }
     joined
 }
@@ -151,8 +140,7 @@ impl<F> Report<F> {
 
     /// Whether a finding is blocking.
     pub fn is_blocked(&self) -> bool {
-        self.findings()
-            .any(|finding| finding.severity == FindingSeverity::Blocking)
+        self.findings().any(|finding| finding.severity == FindingSeverity::Blocking)
     }
 
     /// The rules whose facts are missing, with what is missing.
@@ -165,8 +153,6 @@ impl<F> Report<F> {
 
     /// The answers about a category.
     pub fn of_category(&self, category: Category) -> impl Iterator<Item = &RuleAnswer<F>> {
-        self.answers
-            .iter()
-            .filter(move |answer| answer.rule.category == category)
+        self.answers.iter().filter(move |answer| answer.rule.category == category)
     }
 }

@@ -126,13 +126,7 @@ pub struct Problem {
 impl Problem {
     /// A problem of `object`.
     pub fn new(object: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            object: object.into(),
-            message: message.into(),
-            fix: fix.into(),
-            command: None,
-            severity: None,
-        }
+        Self { object: object.into(), message: message.into(), fix: fix.into(), command: None, severity: None }
     }
 
     /// The same problem with the command that fixes it.

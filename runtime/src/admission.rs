@@ -94,10 +94,7 @@ mod tests {
     fn told(log: &Log) -> Vec<(String, String)> {
         let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().to_owned();
         let lines = log.objects();
-        lines
-            .iter()
-            .map(|line| (text(line, "level"), text(line, "policy")))
-            .collect()
+        lines.iter().map(|line| (text(line, "level"), text(line, "policy"))).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -126,19 +123,11 @@ mod tests {
         let server = FakeServer::default();
         server.set_fault("GET", Some(Fault::Refuse(403)));
         let stop = CancellationToken::new();
-        let looking = tokio::spawn(look_for_policies(
-            server.client(),
-            &["one", "two"],
-            PERIOD,
-            stop.clone(),
-        ));
+        let looking = tokio::spawn(look_for_policies(server.client(), &["one", "two"], PERIOD, stop.clone()));
         tokio::time::sleep(PERIOD * 3).await;
         let lines = log.objects();
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(
-            lines[0]["hint"].as_str().is_some_and(|hint| hint.contains("RBAC")),
-            "{lines:?}"
-        );
+        assert!(lines[0]["hint"].as_str().is_some_and(|hint| hint.contains("RBAC")), "{lines:?}");
         stop.cancel();
         looking.await.unwrap().unwrap();
     }

@@ -21,10 +21,7 @@ pub struct BackoffSettings {
 
 impl Default for BackoffSettings {
     fn default() -> Self {
-        Self {
-            start: Duration::from_secs(1),
-            cap: Duration::from_mins(5),
-        }
+        Self { start: Duration::from_secs(1), cap: Duration::from_mins(5) }
     }
 }
 
@@ -38,10 +35,7 @@ pub struct Backoff {
 impl Backoff {
     /// A back-off without any failure.
     pub fn new(settings: BackoffSettings) -> Self {
-        Self {
-            settings,
-            failures: Mutex::default(),
-        }
+        Self { settings, failures: Mutex::default() }
     }
 
     /// Counts one more failure of the object and returns the delay before its next attempt.
@@ -84,16 +78,10 @@ mod tests {
         for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300] {
             let delay = backoff.failed("a").as_secs_f64();
             let expected = f64::from(expected);
-            assert!(
-                (expected * 0.75..=expected).contains(&delay),
-                "{delay} is not within {expected} s"
-            );
+            assert!((expected * 0.75..=expected).contains(&delay), "{delay} is not within {expected} s");
         }
         for _ in 0..100 {
-            assert!(
-                backoff.failed("a") <= Duration::from_mins(5),
-                "the count of failures must not overflow"
-            );
+            assert!(backoff.failed("a") <= Duration::from_mins(5), "the count of failures must not overflow");
         }
     }
 

@@ -79,11 +79,7 @@ impl<K: CachedKind> ObjectCache<K> {
             malformed: MalformedOfKind::new(runtime.malformed.clone(), runtime.metrics.malformed(&kind)),
             gate: runtime.readiness.gate(format!("cache of {kind}")),
         };
-        let cache = Self {
-            store,
-            subscribers,
-            followers,
-        };
+        let cache = Self { store, subscribers, followers };
         (cache, filler)
     }
 
@@ -175,13 +171,7 @@ impl<K: CachedKind> CacheFiller<K> {
                 Err(error) => failure.failed(&error),
             }
         }
-        if stop.is_cancelled() {
-            Ok(())
-        } else {
-            Err(WatchEnded {
-                kind: K::kind(&()).into_owned(),
-            })
-        }
+        if stop.is_cancelled() { Ok(()) } else { Err(WatchEnded { kind: K::kind(&()).into_owned() }) }
     }
 
     /// Applies an event to the store and to its followers, and sends the changes to the subscribers.
@@ -239,22 +229,13 @@ impl<K: CachedKind> CacheFiller<K> {
         self.malformed.list_done();
         self.writer.apply_watcher_event(&Event::InitDone);
         self.gate.open();
-        let now: HashMap<_, _> = self
-            .store
-            .state()
-            .into_iter()
-            .map(|object| (ObjectRef::from_obj(&*object), object))
-            .collect();
+        let now: HashMap<_, _> =
+            self.store.state().into_iter().map(|object| (ObjectRef::from_obj(&*object), object)).collect();
         // An object with the same name and another UID is another object.
         let remains = |object: &K| {
-            now.get(&ObjectRef::from_obj(object))
-                .is_some_and(|current| current.meta().uid == object.meta().uid)
+            now.get(&ObjectRef::from_obj(object)).is_some_and(|current| current.meta().uid == object.meta().uid)
         };
-        let gone: Vec<_> = before
-            .into_iter()
-            .filter(|object| !remains(object))
-            .map(Change::Deleted)
-            .collect();
+        let gone: Vec<_> = before.into_iter().filter(|object| !remains(object)).map(Change::Deleted).collect();
         gone.into_iter().chain(now.into_values().map(Change::Applied)).collect()
     }
 
@@ -346,10 +327,7 @@ mod tests {
         let mut changes = Box::pin(cache.changes(spec_or_metadata::<Widget>));
         assert_eq!(told(&mut changes), ["+a"], "begins with what is there");
         let mut object = widget("a");
-        object.status = Some(WidgetStatus {
-            phase: Some("New".into()),
-            ..WidgetStatus::default()
-        });
+        object.status = Some(WidgetStatus { phase: Some("New".into()), ..WidgetStatus::default() });
         filler.apply(Event::Apply(good(&object)));
         assert!(told(&mut changes).is_empty());
         assert_eq!(cache.store().state()[0].status, object.status);
@@ -442,10 +420,7 @@ mod tests {
         server.delete(&format!("{WIDGETS}/goes"));
         server.put_widget(&widget("comes"));
         server.expire_watches();
-        eventually("another list", || {
-            server.gets("/apis/test.example.org/v1/widgets") > listed + 1
-        })
-        .await;
+        eventually("another list", || server.gets("/apis/test.example.org/v1/widgets") > listed + 1).await;
         eventually("the object that came", || cache.store().len() == 2).await;
         assert_eq!(told(&mut changes), ["+comes", "-goes"]);
         server.put_widget(&widget("later"));

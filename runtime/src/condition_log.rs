@@ -19,12 +19,7 @@ struct Shown<'status> {
 impl<'status> Shown<'status> {
     fn of(condition: &'status Value) -> Self {
         let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-        Self {
-            condition: text("type"),
-            status: text("status"),
-            reason: text("reason"),
-            message: text("message"),
-        }
+        Self { condition: text("type"), status: text("status"), reason: text("reason"), message: text("message") }
     }
 
     fn is_true(&self) -> bool {
@@ -55,10 +50,7 @@ enum Change<'status> {
     /// The condition is bad, and it was not bad before or had another reason.
     Bad(Shown<'status>),
     /// The condition was bad and is good now. `now` is absent if an object that is Ready no longer has the condition.
-    Recovered {
-        was: Shown<'status>,
-        now: Option<Shown<'status>>,
-    },
+    Recovered { was: Shown<'status>, now: Option<Shown<'status>> },
     /// `Ready` has become True. A new reason of a `Ready` that stays True is not this change.
     Ready { was: Option<Shown<'status>> },
     /// Any other change.
@@ -70,20 +62,13 @@ pub(crate) fn log(before: &Value, after: &Value) {
     for change in changes(before, after) {
         match change {
             Change::Bad(now) => {
-                let Shown {
-                    condition,
-                    status,
-                    reason,
-                    message,
-                } = now;
+                let Shown { condition, status, reason, message } = now;
                 let message = one_line(message);
                 warn!(condition, status, reason, "{condition} is {status}: {message}");
             }
             Change::Recovered { was, now } => {
                 let (status, reason) = (now.map(|now| now.status), now.map(|now| now.reason));
-                let Shown {
-                    condition, reason: was, ..
-                } = was;
+                let Shown { condition, reason: was, .. } = was;
                 info!(condition, status, reason, was, "{condition} has recovered");
             }
             Change::Ready { was } => {
@@ -91,12 +76,7 @@ pub(crate) fn log(before: &Value, after: &Value) {
                 info!(condition = "Ready", status = "True", was, "the object is Ready");
             }
             Change::Other(now) => {
-                let Shown {
-                    condition,
-                    status,
-                    reason,
-                    message,
-                } = now;
+                let Shown { condition, status, reason, message } = now;
                 let message = one_line(message);
                 debug!(condition, status, reason, "{condition} is {status}: {message}");
             }
@@ -108,12 +88,7 @@ pub(crate) fn log(before: &Value, after: &Value) {
 pub(crate) fn summary(status: &Value) -> Option<String> {
     let all = shown(status);
     let shown = all.iter().find(|shown| shown.is_ready()).or_else(|| all.first())?;
-    let Shown {
-        condition,
-        status,
-        reason,
-        message,
-    } = shown;
+    let Shown { condition, status, reason, message } = shown;
     let message = one_line(message);
     Some(match (shown.is_true(), message.is_empty()) {
         (true, true) => format!("{condition} is True"),
@@ -138,9 +113,7 @@ fn changes<'status>(before: &'status Value, after: &'status Value) -> Vec<Change
     let of_type = |all: &[Shown<'status>], condition: &str| all.iter().find(|one| one.condition == condition).copied();
     // If the object is not Ready, the pass may have ended before it set the condition.
     let object_is_ready = after.iter().any(|now| now.is_ready() && now.is_true());
-    let gone = before
-        .iter()
-        .filter(|was| object_is_ready && was.is_bad() && of_type(&after, was.condition).is_none());
+    let gone = before.iter().filter(|was| object_is_ready && was.is_bad() && of_type(&after, was.condition).is_none());
     let gone = gone.map(|was| Change::Recovered { was: *was, now: None });
     // A bad `Ready` repeats the reason of another condition, which has its own line.
     let repeats = |now: &Shown<'_>| {
@@ -201,14 +174,8 @@ mod tests {
 
     #[test]
     fn a_condition_that_turns_bad_and_recovers_is_logged_once_each() {
-        let bad = [
-            "NetworkReady False NotFound subnet-1 does not exist",
-            "Ready False NotFound x",
-        ];
-        let changed = [
-            "NetworkReady False NotFound subnet-2 does not exist",
-            "Ready False NotFound x",
-        ];
+        let bad = ["NetworkReady False NotFound subnet-1 does not exist", "Ready False NotFound x"];
+        let changed = ["NetworkReady False NotFound subnet-2 does not exist", "Ready False NotFound x"];
         let worse = ["NetworkReady False Unauthorized no", "Ready False Unauthorized no"];
         let good = ["NetworkReady True Ready", "Ready True Ready"];
         let line = "WARN NetworkReady is False: subnet-1 does not exist";
@@ -237,10 +204,7 @@ mod tests {
 
     #[test]
     fn a_normal_stage_of_life_after_a_bad_one_is_no_recovery() {
-        let short = [
-            "InstanceReady False InsufficientCapacity none",
-            "Ready False InsufficientCapacity none",
-        ];
+        let short = ["InstanceReady False InsufficientCapacity none", "Ready False InsufficientCapacity none"];
         let again = ["InstanceReady False Launching x", "Ready False Launching x"];
         let looked_up = ["InstanceReady Unknown NotReady x", "Ready Unknown NotReady x"];
         let runs = ["InstanceReady True Ready", "Ready False Launching x"];
@@ -258,10 +222,7 @@ mod tests {
         assert_eq!(told(&bad, &earlier), ["WARN IdentityReady is False: no"]);
         assert_eq!(told(&bad, &waiting), [""; 0]);
         assert_eq!(told(&bad, &[]), [""; 0]);
-        assert_eq!(
-            told(&bad, &ready),
-            ["INFO NetworkReady has recovered", "INFO the object is Ready"]
-        );
+        assert_eq!(told(&bad, &ready), ["INFO NetworkReady has recovered", "INFO the object is Ready"]);
     }
 
     #[test]
@@ -284,25 +245,16 @@ mod tests {
 
     #[test]
     fn a_line_has_condition_status_reason_and_former_reason() {
-        let (bad, good) = (
-            status(&["NetworkReady False NotFound no"]),
-            status(&["NetworkReady True Ready"]),
-        );
+        let (bad, good) = (status(&["NetworkReady False NotFound no"]), status(&["NetworkReady True Ready"]));
         let lines = logged(LogFormat::Json, 0, || {
             log(&good, &bad);
             log(&bad, &good);
         });
         let fields = |line: &String, names: &[&str]| -> Vec<String> {
             let line: Value = serde_json::from_str(line).unwrap();
-            names
-                .iter()
-                .map(|name| line[name].as_str().unwrap_or_default().to_owned())
-                .collect()
+            names.iter().map(|name| line[name].as_str().unwrap_or_default().to_owned()).collect()
         };
-        assert_eq!(
-            fields(&lines[0], &["condition", "status", "reason"]),
-            ["NetworkReady", "False", "NotFound"]
-        );
+        assert_eq!(fields(&lines[0], &["condition", "status", "reason"]), ["NetworkReady", "False", "NotFound"]);
         assert_eq!(
             fields(&lines[1], &["condition", "status", "reason", "was"]),
             ["NetworkReady", "True", "Ready", "NotFound"]
@@ -326,9 +278,6 @@ mod tests {
         let waiting = ["NetworkReady True Ready", "Ready False Launching i-1 starts"];
         assert_eq!(summary(&waiting).unwrap(), "Ready is False, Launching: i-1 starts");
         assert_eq!(summary(&["Ready True Ready"]).unwrap(), "Ready is True");
-        assert_eq!(
-            summary(&["CapacityReady Unknown MissingField"]).unwrap(),
-            "CapacityReady is Unknown, MissingField"
-        );
+        assert_eq!(summary(&["CapacityReady Unknown MissingField"]).unwrap(), "CapacityReady is Unknown, MissingField");
     }
 }

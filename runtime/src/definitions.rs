@@ -123,10 +123,7 @@ async fn others(
                 forbidden.get_or_insert(kube::Error::Api(status));
             }
             Err(source) => {
-                return Err(DefinitionsError::Request {
-                    definition: definition.to_string(),
-                    source,
-                });
+                return Err(DefinitionsError::Request { definition: definition.to_string(), source });
             }
         }
     }
@@ -161,15 +158,8 @@ mod tests {
     const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 
     fn expected() -> [Definition; 2] {
-        [
-            (DefinitionKind::Crd, "widgets.test.example.org"),
-            (DefinitionKind::Policy, "widgets-immutable"),
-        ]
-        .map(|(kind, name)| Definition {
-            kind,
-            name: name.to_owned(),
-            hash: "this".to_owned(),
-        })
+        [(DefinitionKind::Crd, "widgets.test.example.org"), (DefinitionKind::Policy, "widgets-immutable")]
+            .map(|(kind, name)| Definition { kind, name: name.to_owned(), hash: "this".to_owned() })
     }
 
     /// A server whose CRD and policy have these hashes; `None`: no annotation.
@@ -196,17 +186,11 @@ mod tests {
     async fn definitions_of_another_release_are_refused_by_name() {
         for hash in [Some("other"), None] {
             let refused = checked(&server(hash, Some("this"))).await.unwrap_err().to_string();
-            assert!(
-                refused.contains("CustomResourceDefinition widgets.test.example.org"),
-                "{refused}"
-            );
+            assert!(refused.contains("CustomResourceDefinition widgets.test.example.org"), "{refused}");
             assert!(!refused.contains("widgets-immutable"), "{refused}");
             assert!(refused.contains(env!("CARGO_PKG_VERSION")), "{refused}");
             let refused = checked(&server(Some("this"), hash)).await.unwrap_err().to_string();
-            assert!(
-                refused.contains("ValidatingAdmissionPolicy widgets-immutable"),
-                "{refused}"
-            );
+            assert!(refused.contains("ValidatingAdmissionPolicy widgets-immutable"), "{refused}");
         }
     }
 
@@ -245,10 +229,7 @@ mod tests {
         server.set_fault(&request, Some(Fault::Refuse(403)));
         let started = ensure_of_this_release(&server.client(), &expected(), Duration::from_secs(10)).await;
         let refused = started.unwrap_err().to_string();
-        assert!(
-            refused.contains("ValidatingAdmissionPolicy widgets-immutable"),
-            "{refused}"
-        );
+        assert!(refused.contains("ValidatingAdmissionPolicy widgets-immutable"), "{refused}");
         let lines = log.lines();
         assert_eq!(lines.len(), 1, "{lines:?}");
     }

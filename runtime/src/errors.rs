@@ -36,18 +36,14 @@ pub(crate) fn answer<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status>
 fn own_words<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         // kube adds the debug form of the answer.
-        let Status {
-            code, reason, message, ..
-        } = status.as_ref();
+        let Status { code, reason, message, .. } = status.as_ref();
         return (format!("the API server answered {code} {reason}: {message}"), None);
     }
     let text = error.to_string();
     let Some(cause) = error.source() else {
         return (text, None);
     };
-    let own = text
-        .strip_suffix(&cause.to_string())
-        .map(|own| own.trim_end_matches([':', ' ']));
+    let own = text.strip_suffix(&cause.to_string()).map(|own| own.trim_end_matches([':', ' ']));
     (own.unwrap_or(&text).to_owned(), Some(cause))
 }
 

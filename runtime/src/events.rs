@@ -33,14 +33,8 @@ pub struct Events {
 impl Events {
     /// Reports events as `controller`, with the instance `POD_NAME` if it is set.
     pub fn new(client: Client, controller: &str) -> Self {
-        let reporter = Reporter {
-            controller: controller.to_owned(),
-            instance: std::env::var("POD_NAME").ok(),
-        };
-        Self {
-            recorder: Recorder::new(client, reporter),
-            told_forbidden: Arc::default(),
-        }
+        let reporter = Reporter { controller: controller.to_owned(), instance: std::env::var("POD_NAME").ok() };
+        Self { recorder: Recorder::new(client, reporter), told_forbidden: Arc::default() }
     }
 
     /// Publishes events about `object`. Failures are logged and never returned, so a reconcile never fails because of
@@ -102,11 +96,7 @@ fn event(draft: EventDraft) -> Event {
     let mut hasher = DefaultHasher::new();
     note.hash(&mut hasher);
     Event {
-        type_: if draft.warning {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        },
+        type_: if draft.warning { EventType::Warning } else { EventType::Normal },
         reason: draft.reason,
         note: Some(note),
         action: format!("Reconcile-{:016x}", hasher.finish()),
@@ -142,17 +132,10 @@ mod tests {
         let events = Events::new(server.client(), "widgets");
         let drafts = ["one", "one", "two"].map(|message| EventDraft::warning("SubnetNotFound", message));
         events.publish(&widget("a"), drafts.to_vec()).await;
-        let methods: Vec<_> = server
-            .writes()
-            .into_iter()
-            .map(|request| request.method.to_string())
-            .collect();
+        let methods: Vec<_> = server.writes().into_iter().map(|request| request.method.to_string()).collect();
         assert_eq!(methods, ["POST", "PATCH", "POST"]);
         let first = server.writes().remove(0).body;
-        assert_eq!(
-            (&first["type"], &first["reason"]),
-            (&"Warning".into(), &"SubnetNotFound".into())
-        );
+        assert_eq!((&first["type"], &first["reason"]), (&"Warning".into(), &"SubnetNotFound".into()));
         assert_eq!(first["regarding"]["name"], "a");
     }
 

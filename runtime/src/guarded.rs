@@ -64,11 +64,7 @@ impl<'de, K: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
             uid: metadata.uid.clone(),
             ..ObjectReference::default()
         };
-        Ok(Self(Err(Box::new(Malformed {
-            problem: problem(&error),
-            metadata,
-            reference,
-        }))))
+        Ok(Self(Err(Box::new(Malformed { problem: problem(&error), metadata, reference }))))
     }
 }
 
@@ -127,9 +123,7 @@ impl<K: Resource> Resource for Guarded<K> {
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0
-            .as_mut()
-            .map_or_else(|malformed| &mut malformed.metadata, K::meta_mut)
+        self.0.as_mut().map_or_else(|malformed| &mut malformed.metadata, K::meta_mut)
     }
 }
 
@@ -145,14 +139,8 @@ mod tests {
     #[test]
     fn a_problem_names_the_field_and_hides_its_value() {
         let read = |object: Value| serde_json::from_value::<Guarded<Widget>>(object).unwrap();
-        for hidden in [
-            json!("expected secret, expected key"),
-            json!({"key": "secret"}),
-            json!([4711]),
-        ] {
-            let malformed = read(json!({"metadata": {"name": "a"}, "spec": {"size": hidden}}))
-                .0
-                .unwrap_err();
+        for hidden in [json!("expected secret, expected key"), json!({"key": "secret"}), json!([4711])] {
+            let malformed = read(json!({"metadata": {"name": "a"}, "spec": {"size": hidden}})).0.unwrap_err();
             assert_eq!(malformed.problem, "spec.size: expected u32");
             assert_eq!(malformed.metadata.name.as_deref(), Some("a"));
         }

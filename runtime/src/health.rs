@@ -29,10 +29,7 @@ impl Readiness {
         self.gates.send_modify(|gates| {
             gates.insert(name.clone(), false);
         });
-        Gate {
-            name,
-            readiness: self.clone(),
-        }
+        Gate { name, readiness: self.clone() }
     }
 
     /// Waits until every gate is open.
@@ -44,11 +41,7 @@ impl Readiness {
 
     fn closed(&self) -> Vec<String> {
         let gates = self.gates.borrow();
-        gates
-            .iter()
-            .filter(|(_, open)| !**open)
-            .map(|(name, _)| name.clone())
-            .collect()
+        gates.iter().filter(|(_, open)| !**open).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -62,18 +55,14 @@ pub struct Gate {
 impl Gate {
     /// Opens the gate permanently.
     pub fn open(&self) {
-        self.readiness
-            .gates
-            .send_if_modified(|gates| gates.insert(self.name.clone(), true) != Some(true));
+        self.readiness.gates.send_if_modified(|gates| gates.insert(self.name.clone(), true) != Some(true));
     }
 }
 
 /// Serves `/healthz` and `/readyz` until `stop`.
 pub async fn serve(listener: TcpListener, readiness: Readiness, stop: CancellationToken) -> io::Result<()> {
-    let router = Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/readyz", get(readyz))
-        .with_state(readiness);
+    let router =
+        Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(readyz)).with_state(readiness);
     server::serve(listener, None, router, stop).await
 }
 
@@ -82,10 +71,7 @@ async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
     if closed.is_empty() {
         return (StatusCode::OK, "ok".to_owned());
     }
-    (
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!("waiting for {}", closed.join(", ")),
-    )
+    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {}", closed.join(", ")))
 }
 
 #[cfg(test)]
@@ -101,16 +87,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let server = tokio::spawn(serve(listener, readiness.clone(), stop.clone()));
-        assert_eq!(
-            http_get(address, "/healthz").await,
-            (200, "ok".into()),
-            "alive before it is ready"
-        );
+        assert_eq!(http_get(address, "/healthz").await, (200, "ok".into()), "alive before it is ready");
         clusters.open();
-        assert_eq!(
-            http_get(address, "/readyz").await,
-            (503, "waiting for cache of Machine".into())
-        );
+        assert_eq!(http_get(address, "/readyz").await, (503, "waiting for cache of Machine".into()));
         machines.open();
         readiness.all_open().await;
         assert_eq!(http_get(address, "/readyz").await, (200, "ok".into()));

@@ -34,15 +34,8 @@ struct Entries<K: CachedKind> {
 impl<K: CachedKind> CacheIndex<K> {
     /// An empty index of this store.
     pub(crate) fn new(store: Store<K>, keys_of: fn(&K) -> Vec<String>) -> Self {
-        let entries = Entries {
-            by_key: HashMap::new(),
-            keys: HashMap::new(),
-        };
-        Self {
-            store,
-            keys_of,
-            entries: Arc::new(RwLock::new(entries)),
-        }
+        let entries = Entries { by_key: HashMap::new(), keys: HashMap::new() };
+        Self { store, keys_of, entries: Arc::new(RwLock::new(entries)) }
     }
 
     /// The objects that have this key, in no particular order.
@@ -50,9 +43,7 @@ impl<K: CachedKind> CacheIndex<K> {
         let references = self.entries.read().by_key.get(key).cloned().unwrap_or_default();
         let objects = references.iter().filter_map(|reference| self.store.get(reference));
         // The store may be a moment ahead.
-        objects
-            .filter(|object| (self.keys_of)(object).iter().any(|own| own == key))
-            .collect()
+        objects.filter(|object| (self.keys_of)(object).iter().any(|own| own == key)).collect()
     }
 }
 
@@ -130,15 +121,9 @@ mod tests {
         let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
         list(&mut filler, &[of_size("a", 1), of_size("b", 1), of_size("c", 2)]);
         let index = cache.index(size);
-        assert_eq!(
-            (names(&index, "1"), names(&index, "2")),
-            (vec!["a".into(), "b".into()], vec!["c".into()])
-        );
+        assert_eq!((names(&index, "1"), names(&index, "2")), (vec!["a".into(), "b".into()], vec!["c".into()]));
         filler.apply(Event::Apply(Guarded(Ok(of_size("a", 2)))));
-        assert_eq!(
-            (names(&index, "1"), names(&index, "2")),
-            (vec!["b".into()], vec!["a".into(), "c".into()])
-        );
+        assert_eq!((names(&index, "1"), names(&index, "2")), (vec!["b".into()], vec!["a".into(), "c".into()]));
         filler.apply(Event::Delete(Guarded(Ok(of_size("c", 2)))));
         assert_eq!(names(&index, "2"), ["a"]);
         list(&mut filler, &[of_size("d", 2)]);

@@ -34,16 +34,11 @@ pub async fn bind(address: &str) -> Result<TcpListener, ListenError> {
         },
         (host, port) => TcpListener::bind((host, port)).await,
     };
-    bound.map_err(|source| ListenError::Bind {
-        address: address.to_owned(),
-        source,
-    })
+    bound.map_err(|source| ListenError::Bind { address: address.to_owned(), source })
 }
 
 fn split(address: &str) -> Result<(&str, u16), ListenError> {
-    let malformed = || ListenError::Malformed {
-        address: address.to_owned(),
-    };
+    let malformed = || ListenError::Malformed { address: address.to_owned() };
     let (host, port) = address.rsplit_once(':').ok_or_else(malformed)?;
     let port = port.parse().map_err(|_| malformed())?;
     Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
@@ -59,10 +54,7 @@ mod tests {
         assert_eq!(split("127.0.0.1:8443").unwrap(), ("127.0.0.1", 8443));
         assert_eq!(split("[::1]:8443").unwrap(), ("::1", 8443));
         for malformed in ["9440", ":http", "host", ":70000"] {
-            assert!(
-                matches!(split(malformed), Err(ListenError::Malformed { .. })),
-                "{malformed}"
-            );
+            assert!(matches!(split(malformed), Err(ListenError::Malformed { .. })), "{malformed}");
         }
     }
 
@@ -70,9 +62,6 @@ mod tests {
     async fn a_port_that_is_taken_is_an_error_that_names_it() {
         let taken = bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap().to_string();
-        assert_eq!(
-            bind(&address).await.unwrap_err().to_string(),
-            format!("failed to listen on {address}")
-        );
+        assert_eq!(bind(&address).await.unwrap_err().to_string(), format!("failed to listen on {address}"));
     }
 }

@@ -90,12 +90,7 @@ pub(crate) struct MalformedOfKind {
 
 impl MalformedOfKind {
     pub(crate) fn new(all: MalformedObjects, gauge: Gauge) -> Self {
-        Self {
-            known: HashMap::new(),
-            listed: None,
-            all,
-            gauge,
-        }
+        Self { known: HashMap::new(), listed: None, all, gauge }
     }
 
     pub(crate) fn seen(&mut self, name: ObjectName, malformed: Malformed) {
@@ -153,16 +148,10 @@ mod tests {
 
     /// The object and the message of each Event.
     fn told(server: &FakeServer) -> Vec<(String, String)> {
-        let events = server
-            .writes()
-            .into_iter()
-            .filter(|write| write.path.ends_with("/events"));
+        let events = server.writes().into_iter().filter(|write| write.path.ends_with("/events"));
         events
             .map(|event| {
-                assert_eq!(
-                    (&event.body["type"], &event.body["reason"]),
-                    (&json!("Warning"), &json!("InvalidSpec"))
-                );
+                assert_eq!((&event.body["type"], &event.body["reason"]), (&json!("Warning"), &json!("InvalidSpec")));
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 (text(&event.body["regarding"]["name"]), text(&event.body["note"]))
             })
@@ -182,10 +171,7 @@ mod tests {
         let cache = ObjectCache::<Widget>::start(&runtime, &mut tasks, api, watcher::Config::default());
         runtime_filled(&runtime, tasks, async {
             assert!(told(&server).is_empty(), "who does not lead says nothing");
-            let telling = runtime
-                .malformed
-                .clone()
-                .publish_events(runtime.events.clone(), "InvalidSpec", stop.clone());
+            let telling = runtime.malformed.clone().publish_events(runtime.events.clone(), "InvalidSpec", stop.clone());
             let telling = tokio::spawn(telling);
             eventually("the first event", || told(&server).len() == 1).await;
 
@@ -193,11 +179,7 @@ mod tests {
             server.expire_watches();
             server.put_widget(&widget("later"));
             eventually("another object to be seen", || cache.store().len() == 1).await;
-            assert_eq!(
-                told(&server).len(),
-                1,
-                "another version with the same problem is no news"
-            );
+            assert_eq!(told(&server).len(), 1, "another version with the same problem is no news");
 
             server.edit(&bad, |object| {
                 object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -209,10 +191,7 @@ mod tests {
                  this is corrected",
                 "the object cannot be read: spec.size: expected u32; its deletion waits until this is corrected",
             ];
-            assert_eq!(
-                told(&server),
-                said.map(|message| ("bad".to_owned(), message.to_owned()))
-            );
+            assert_eq!(told(&server), said.map(|message| ("bad".to_owned(), message.to_owned())));
             server.edit(&bad, |object| object["spec"]["size"] = 1.into());
             eventually("the mended object", || cache.store().len() == 2).await;
             stop.cancel();

@@ -39,10 +39,7 @@ struct QueueLabels {
 
 impl QueueLabels {
     fn of(controller: &'static str) -> Self {
-        Self {
-            controller,
-            name: controller,
-        }
+        Self { controller, name: controller }
     }
 }
 
@@ -151,16 +148,8 @@ impl Metrics {
             "Reconciles that ended with an error",
             metrics.errors.clone(),
         );
-        registry.register(
-            "controller_runtime_reconcile_panics",
-            "Reconciles that panicked",
-            metrics.panics.clone(),
-        );
-        registry.register(
-            "controller_runtime_reconcile_time_seconds",
-            "Time per reconcile",
-            metrics.seconds.clone(),
-        );
+        registry.register("controller_runtime_reconcile_panics", "Reconciles that panicked", metrics.panics.clone());
+        registry.register("controller_runtime_reconcile_time_seconds", "Time per reconcile", metrics.seconds.clone());
         registry.register(
             "controller_runtime_active_workers",
             "Reconciles running now",
@@ -199,10 +188,7 @@ impl Metrics {
     pub(crate) fn controller(&self, controller: &'static str, workers: u16) -> ControllerMetrics {
         let labels = ControllerLabels { controller };
         for result in ReconcileResult::ALL {
-            let _ = self.reconciles.get_or_create_owned(&ResultLabels {
-                controller,
-                result: result.label(),
-            });
+            let _ = self.reconciles.get_or_create_owned(&ResultLabels { controller, result: result.label() });
         }
         self.workers.get_or_create_owned(&labels).set(workers.into());
         ControllerMetrics {
@@ -224,14 +210,12 @@ impl Metrics {
 
     /// Whether this process holds the Lease of this name.
     pub(crate) fn leading(&self, lease: &str) -> Gauge {
-        self.leading
-            .get_or_create_owned(&LeaseLabels { name: lease.to_owned() })
+        self.leading.get_or_create_owned(&LeaseLabels { name: lease.to_owned() })
     }
 
     /// The number of objects of a kind that cannot be read.
     pub(crate) fn malformed(&self, kind: &str) -> Gauge {
-        self.malformed
-            .get_or_create_owned(&KindLabels { kind: kind.to_owned() })
+        self.malformed.get_or_create_owned(&KindLabels { kind: kind.to_owned() })
     }
 }
 
@@ -256,10 +240,7 @@ impl ControllerMetrics {
     }
 
     pub(crate) fn finished(&self, result: ReconcileResult, took: Duration) {
-        let labels = ResultLabels {
-            controller: self.controller,
-            result: result.label(),
-        };
+        let labels = ResultLabels { controller: self.controller, result: result.label() };
         self.reconciles.get_or_create_owned(&labels).inc();
         self.seconds.observe(took.as_secs_f64());
         if result == ReconcileResult::Error {
@@ -328,10 +309,7 @@ mod tests {
             "workqueue_retries_total{controller=\"awsmachine\",name=\"awsmachine\"} 1",
             "widgets_malformed_objects{kind=\"AWSMachine\"} 2",
         ] {
-            assert!(
-                scraped.lines().any(|scraped| scraped == line),
-                "{line} is missing in\n{scraped}"
-            );
+            assert!(scraped.lines().any(|scraped| scraped == line), "{line} is missing in\n{scraped}");
         }
         assert!(scrape(&registry).contains("active_workers{controller=\"awsmachine\"} 0"));
     }

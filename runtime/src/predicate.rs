@@ -28,11 +28,7 @@ pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {
         }
     }
     metadata.finalizers.hash(&mut hasher);
-    metadata
-        .deletion_timestamp
-        .as_ref()
-        .map(|time| time.0)
-        .hash(&mut hasher);
+    metadata.deletion_timestamp.as_ref().map(|time| time.0).hash(&mut hasher);
     for owner in metadata.owner_references.iter().flatten() {
         hash_owner(owner, &mut hasher);
     }
@@ -40,14 +36,7 @@ pub fn spec_or_metadata<K: Resource>(object: &K) -> Option<u64> {
 }
 
 fn hash_owner(owner: &OwnerReference, hasher: &mut impl Hasher) {
-    let OwnerReference {
-        api_version,
-        kind,
-        name,
-        uid,
-        controller,
-        block_owner_deletion,
-    } = owner;
+    let OwnerReference { api_version, kind, name, uid, controller, block_owner_deletion } = owner;
     (api_version, kind, name, uid, controller, block_owner_deletion).hash(hasher);
 }
 
@@ -65,10 +54,7 @@ mod tests {
     fn a_change_of_status_or_resource_version_is_ignored() {
         let before = widget("a");
         let mut after = before.clone();
-        after.status = Some(WidgetStatus {
-            phase: Some("New".into()),
-            ..WidgetStatus::default()
-        });
+        after.status = Some(WidgetStatus { phase: Some("New".into()), ..WidgetStatus::default() });
         after.metadata.resource_version = Some("2".into());
         after.metadata.managed_fields = None;
         assert_eq!(spec_or_metadata(&before), spec_or_metadata(&after));
@@ -84,32 +70,14 @@ mod tests {
 
     #[test]
     fn every_other_change_of_metadata_triggers_a_pass() {
-        let owner = OwnerReference {
-            name: "cluster".into(),
-            ..OwnerReference::default()
-        };
+        let owner = OwnerReference { name: "cluster".into(), ..OwnerReference::default() };
         let changes: Vec<(&str, Change)> = vec![
             ("generation", Box::new(|metadata| metadata.generation = Some(7))),
-            (
-                "labels",
-                Box::new(|metadata| metadata.labels = Some([("a".into(), "b".into())].into())),
-            ),
-            (
-                "annotations",
-                Box::new(|metadata| metadata.annotations = Some([("a".into(), "b".into())].into())),
-            ),
-            (
-                "finalizers",
-                Box::new(|metadata| metadata.finalizers = Some(vec!["a".into()])),
-            ),
-            (
-                "owner references",
-                Box::new(move |metadata| metadata.owner_references = Some(vec![owner.clone()])),
-            ),
-            (
-                "deletion",
-                Box::new(|metadata| metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))),
-            ),
+            ("labels", Box::new(|metadata| metadata.labels = Some([("a".into(), "b".into())].into()))),
+            ("annotations", Box::new(|metadata| metadata.annotations = Some([("a".into(), "b".into())].into()))),
+            ("finalizers", Box::new(|metadata| metadata.finalizers = Some(vec!["a".into()]))),
+            ("owner references", Box::new(move |metadata| metadata.owner_references = Some(vec![owner.clone()]))),
+            ("deletion", Box::new(|metadata| metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)))),
         ];
         let before: Widget = widget("a");
         for (name, change) in changes {

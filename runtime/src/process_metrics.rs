@@ -35,30 +35,14 @@ impl Collector for ProcessMetrics {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)
         };
-        gauge(
-            "process_start_time_seconds",
-            "Start of the process in Unix time",
-            usage.started_at,
-        )?;
-        gauge(
-            "process_resident_memory_bytes",
-            "Resident memory of the process",
-            usage.resident_bytes,
-        )?;
-        gauge(
-            "process_virtual_memory_bytes",
-            "Virtual memory of the process",
-            usage.virtual_bytes,
-        )?;
+        gauge("process_start_time_seconds", "Start of the process in Unix time", usage.started_at)?;
+        gauge("process_resident_memory_bytes", "Resident memory of the process", usage.resident_bytes)?;
+        gauge("process_virtual_memory_bytes", "Virtual memory of the process", usage.virtual_bytes)?;
         if let Some(open) = open_files() {
             gauge("process_open_fds", "Open file descriptors of the process", open)?;
         }
         if let Some(most) = getrlimit(Resource::Nofile).current {
-            gauge(
-                "process_max_fds",
-                "Most file descriptors that the process may open",
-                float(most),
-            )?;
+            gauge("process_max_fds", "Most file descriptors that the process may open", float(most))?;
         }
         Ok(())
     }
@@ -75,9 +59,7 @@ struct Units {
 impl Units {
     /// The units of this computer. `stat` is the text of its `/proc/stat`.
     fn of_this_computer(stat: &str) -> Self {
-        let booted_at = stat
-            .lines()
-            .find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
+        let booted_at = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
         Self {
             ticks_per_second: float(clock_ticks_per_second()),
             page_bytes: page_size().try_into().map_or(0.0, float),
@@ -130,17 +112,9 @@ mod tests {
     #[test]
     fn usage_is_read_behind_a_name_with_spaces() {
         let stat = "7 (a (b) c) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 5 6 20 0 9 0 1000 8192 3 18446744073709551615";
-        let units = Units {
-            ticks_per_second: 100.0,
-            page_bytes: 4096.0,
-            booted_at: 1_700_000_000.0,
-        };
-        let expected = Usage {
-            cpu_seconds: 2.0,
-            started_at: 1_700_000_010.0,
-            virtual_bytes: 8192.0,
-            resident_bytes: 12288.0,
-        };
+        let units = Units { ticks_per_second: 100.0, page_bytes: 4096.0, booted_at: 1_700_000_000.0 };
+        let expected =
+            Usage { cpu_seconds: 2.0, started_at: 1_700_000_010.0, virtual_bytes: 8192.0, resident_bytes: 12288.0 };
         assert_eq!(Usage::parse(stat, &units), Some(expected));
         assert_eq!(Usage::parse("", &units), None);
     }
@@ -160,10 +134,7 @@ mod tests {
             "process_max_fds",
         ] {
             let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-            let value: f64 = value
-                .unwrap_or_else(|| panic!("{name} is not in\n{text}"))
-                .parse()
-                .unwrap();
+            let value: f64 = value.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap();
             let least = if name == "process_cpu_seconds_total" { 0.0 } else { 1.0 };
             assert!(value >= least, "{name} {value}");
         }

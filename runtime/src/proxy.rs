@@ -12,9 +12,7 @@ const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 /// `NO_PROXY` with the address of the proxy instead of the address of the server.
 #[must_use]
 pub fn of_environment(mut config: Config) -> Config {
-    let set = VARIABLES
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()));
+    let set = VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()));
     let proxy = set.and_then(|url| url.parse().ok());
     let rules = Matcher::from_env();
     config.proxy_url = chosen(config.proxy_url.as_ref(), proxy, &rules, &config.cluster_url);
@@ -37,17 +35,10 @@ mod tests {
     fn the_server_decides_whether_there_is_a_proxy() {
         let uri = |text: &'static str| Uri::from_static(text);
         let (proxy, own) = (uri("http://127.0.0.1:3128"), uri("http://own:1"));
-        let rules = Matcher::builder()
-            .https("http://127.0.0.1:3128")
-            .no("127.0.0.1,.internal")
-            .build();
+        let rules = Matcher::builder().https("http://127.0.0.1:3128").no("127.0.0.1,.internal").build();
         let through = |given: Option<&Uri>, server| chosen(given, Some(proxy.clone()), &rules, &uri(server));
         let remote = "https://api.example.org:6443";
-        assert_eq!(
-            through(None, remote),
-            Some(proxy.clone()),
-            "the proxy itself is not asked for"
-        );
+        assert_eq!(through(None, remote), Some(proxy.clone()), "the proxy itself is not asked for");
         assert_eq!(through(Some(&proxy), remote), Some(proxy.clone()));
         assert_eq!(through(Some(&proxy), "https://127.0.0.1:6443"), None);
         assert_eq!(through(Some(&proxy), "https://api.internal:6443"), None);

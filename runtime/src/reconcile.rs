@@ -73,13 +73,7 @@ pub struct Outcome<K: HasStatus> {
 impl<K: HasStatus> Outcome<K> {
     /// An outcome without status, events or a next time: the object is reconciled after its next change.
     pub fn done(object: K) -> Self {
-        Self {
-            object,
-            status: None,
-            next: Next::AwaitChange,
-            events: Vec::new(),
-            why: None,
-        }
+        Self { object, status: None, next: Next::AwaitChange, events: Vec::new(), why: None }
     }
 
     /// Sets the reason of the result.
@@ -146,32 +140,17 @@ pub struct EventDraft {
 impl EventDraft {
     /// An event of type `Normal`.
     pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            warning: false,
-            reason: reason.into(),
-            message: message.into(),
-            of_condition: false,
-            is_recorded: false,
-        }
+        Self { warning: false, reason: reason.into(), message: message.into(), of_condition: false, is_recorded: false }
     }
 
     /// An event of type `Warning`.
     pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            warning: true,
-            reason: reason.into(),
-            message: message.into(),
-            of_condition: false,
-            is_recorded: false,
-        }
+        Self { warning: true, reason: reason.into(), message: message.into(), of_condition: false, is_recorded: false }
     }
 
     /// The warning about a condition that turned False, with its reason and message.
     pub fn of_condition(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            of_condition: true,
-            ..Self::warning(reason, message)
-        }
+        Self { of_condition: true, ..Self::warning(reason, message) }
     }
 
     /// Marks the subject of the event as already stored.
@@ -211,11 +190,7 @@ pub struct ReconcileError {
 impl ReconcileError {
     /// An error with its own `reason`, a CamelCase word for the log.
     pub fn new(reason: &'static str, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            reason,
-            source: source.into(),
-            events: Vec::new(),
-        }
+        Self { reason, source: source.into(), events: Vec::new() }
     }
 
     /// Adds the events of the pass before its failure. Only recorded events are kept, because the repeated pass
@@ -247,9 +222,7 @@ impl ReconcileError {
         let kind = |error: &(dyn StdError + 'static)| match error.downcast_ref::<StatusError>() {
             Some(StatusError::Conflict { .. }) => Some(ReconcileErrorKind::Conflict),
             Some(StatusError::Gone { .. }) => Some(ReconcileErrorKind::Gone),
-            _ => error
-                .downcast_ref::<WriteConflict>()
-                .map(|_| ReconcileErrorKind::Conflict),
+            _ => error.downcast_ref::<WriteConflict>().map(|_| ReconcileErrorKind::Conflict),
         };
         let mut chain = std::iter::successors(Some(first), |error| StdError::source(*error));
         chain.find_map(kind).unwrap_or(ReconcileErrorKind::Failed)
@@ -286,15 +259,9 @@ mod tests {
 
     #[test]
     fn a_conflict_is_found_below_the_reconcilers_own_error() {
-        let conflict = StatusError::Conflict {
-            object: ObjectName::of(&widget("a")),
-            version: "1".into(),
-        };
+        let conflict = StatusError::Conflict { object: ObjectName::of(&widget("a")), version: "1".into() };
         let error = ReconcileError::from(Outer(conflict));
-        assert_eq!(
-            (error.kind(), error.reason()),
-            (ReconcileErrorKind::Conflict, "Conflict")
-        );
+        assert_eq!((error.kind(), error.reason()), (ReconcileErrorKind::Conflict, "Conflict"));
         assert_eq!(
             error.to_string(),
             "failed to record the launch: the status of Widget team/a was not written: the object has changed since \
@@ -305,10 +272,7 @@ mod tests {
     #[test]
     fn a_refused_write_of_spec_or_metadata_is_a_conflict_too() {
         let error = ReconcileError::from(WriteConflict(ObjectName::of(&widget("a"))));
-        assert_eq!(
-            (error.kind(), error.reason()),
-            (ReconcileErrorKind::Conflict, "Conflict")
-        );
+        assert_eq!((error.kind(), error.reason()), (ReconcileErrorKind::Conflict, "Conflict"));
     }
 
     #[test]
@@ -318,10 +282,7 @@ mod tests {
         }
         assert_eq!(fails().unwrap_err().reason(), "ReconcileFailed");
         let named = ReconcileError::new("Throttled", "too fast");
-        assert_eq!(
-            (named.kind(), named.reason()),
-            (ReconcileErrorKind::Failed, "Throttled")
-        );
+        assert_eq!((named.kind(), named.reason()), (ReconcileErrorKind::Failed, "Throttled"));
         assert_eq!(format!("{named:?}"), "Throttled: too fast");
     }
 }

@@ -20,17 +20,12 @@ pub struct RepeatedFailure {
 impl RepeatedFailure {
     /// A request that has not failed yet. `attempted` is a phrase with a verb: `watch AWSMachine`.
     pub fn new(attempted: impl Into<String>) -> Self {
-        Self {
-            attempted: attempted.into(),
-            last: None,
-        }
+        Self { attempted: attempted.into(), last: None }
     }
 
     /// Records a failure of the request, and logs a warning unless the last failure was the same.
     pub fn failed(&mut self, error: &(dyn Error + 'static)) {
-        let hint = answer(error)
-            .filter(|status| status.is_forbidden())
-            .map(|_| PERMISSION_HINT);
+        let hint = answer(error).filter(|status| status.is_forbidden()).map(|_| PERMISSION_HINT);
         self.log(described(error), hint);
     }
 
@@ -95,9 +90,6 @@ mod tests {
         let log = logged(LogFormat::Text, 0, || {
             RepeatedFailure::new("watch Widget").failed(&answered(403, "Forbidden"));
         });
-        assert!(
-            log[0].contains("403 Forbidden") && log[0].contains("RBAC manifests"),
-            "{log:?}"
-        );
+        assert!(log[0].contains("403 Forbidden") && log[0].contains("RBAC manifests"), "{log:?}");
     }
 }

@@ -21,10 +21,7 @@ impl Scope {
     /// Takes the values of the flags; an empty value means no restriction.
     pub fn new(namespace: Option<String>, watch_filter: Option<String>) -> Self {
         let given = |value: Option<String>| value.filter(|value| !value.is_empty());
-        Self {
-            namespace: given(namespace),
-            watch_filter: given(watch_filter),
-        }
+        Self { namespace: given(namespace), watch_filter: given(watch_filter) }
     }
 
     /// The API of a namespaced kind, in the manager's one namespace or in all namespaces.
@@ -58,28 +55,15 @@ mod tests {
     async fn a_namespace_restricts_the_path_and_a_watch_filter_the_labels() {
         let client = FakeServer::default().client();
         let restricted = Scope::new(Some("team-a".into()), Some("blue".into()));
-        assert!(
-            restricted
-                .api::<Widget>(&client)
-                .resource_url()
-                .ends_with("/namespaces/team-a/widgets")
-        );
-        assert_eq!(
-            restricted.reconciled().label_selector.as_deref(),
-            Some("cluster.x-k8s.io/watch-filter=blue")
-        );
+        assert!(restricted.api::<Widget>(&client).resource_url().ends_with("/namespaces/team-a/widgets"));
+        assert_eq!(restricted.reconciled().label_selector.as_deref(), Some("cluster.x-k8s.io/watch-filter=blue"));
     }
 
     #[tokio::test]
     async fn empty_flags_restrict_nothing() {
         let client = FakeServer::default().client();
         let everything = Scope::new(Some(String::new()), Some(String::new()));
-        assert!(
-            everything
-                .api::<Widget>(&client)
-                .resource_url()
-                .ends_with("/v1/widgets")
-        );
+        assert!(everything.api::<Widget>(&client).resource_url().ends_with("/v1/widgets"));
         assert_eq!(everything.reconciled().label_selector, None);
     }
 }

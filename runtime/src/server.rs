@@ -106,10 +106,7 @@ impl Connections {
     /// idle, the new connection is closed.
     fn add(&mut self, activity: Activity, connection: impl Future<Output = ()> + Send + 'static) {
         if self.open.len() >= CONNECTIONS {
-            let idle = self
-                .open
-                .iter()
-                .filter_map(|(id, (activity, _))| Some((activity.idle_since()?, *id)));
+            let idle = self.open.iter().filter_map(|(id, (activity, _))| Some((activity.idle_since()?, *id)));
             let Some((_, id)) = idle.min_by_key(|(since, _)| *since) else {
                 debug!("all connections are at work: a new one is closed");
                 return;
@@ -192,9 +189,7 @@ mod tests {
 
     /// Answers `/` immediately, and `/large` with a large body.
     fn router() -> Router {
-        Router::new()
-            .route("/", get(async || "ok"))
-            .route("/large", get(async || "a".repeat(LARGE)))
+        Router::new().route("/", get(async || "ok")).route("/large", get(async || "a".repeat(LARGE)))
     }
 
     /// The client's end of a connection in memory. With sockets, paused time would go on while the kernel has the data.
@@ -226,13 +221,7 @@ mod tests {
         };
         let stop = CancellationToken::new();
         let server = tokio::spawn(serve(listener, None, router().route("/slow", get(slow)), stop.clone()));
-        Scene {
-            address,
-            go_on,
-            at_work,
-            stop,
-            server,
-        }
+        Scene { address, go_on, at_work, stop, server }
     }
 
     async fn ask(stream: &mut (impl AsyncWrite + Unpin), path: &str) {
@@ -281,10 +270,8 @@ mod tests {
             });
         }
         assert_eq!(http_get(scene.address, "/").await, (200, "ok".into()));
-        eventually("all connections but 64 to be closed", || {
-            closed.load(Ordering::SeqCst) >= 1_000 - CONNECTIONS
-        })
-        .await;
+        eventually("all connections but 64 to be closed", || closed.load(Ordering::SeqCst) >= 1_000 - CONNECTIONS)
+            .await;
     }
 
     #[tokio::test]
@@ -296,10 +283,7 @@ mod tests {
             ask(&mut stream, "/slow").await;
             working.push(stream);
         }
-        eventually("all to be at work", || {
-            scene.at_work.load(Ordering::SeqCst) == CONNECTIONS
-        })
-        .await;
+        eventually("all to be at work", || scene.at_work.load(Ordering::SeqCst) == CONNECTIONS).await;
         let mut late = TcpStream::connect(scene.address).await.unwrap();
         assert_eq!(rest(&mut late).await, "", "the new one is closed");
         scene.go_on.notify_waiters();

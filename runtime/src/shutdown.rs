@@ -33,13 +33,8 @@ mod tests {
     async fn sigterm_cancels_the_token() {
         let stop = on_signals().unwrap();
         assert!(!stop.is_cancelled());
-        let sent = Command::new("kill")
-            .args(["-TERM", &std::process::id().to_string()])
-            .status()
-            .unwrap();
+        let sent = Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status().unwrap();
         assert!(sent.success());
-        tokio::time::timeout(Duration::from_mins(2), stop.cancelled())
-            .await
-            .unwrap();
+        tokio::time::timeout(Duration::from_mins(2), stop.cancelled()).await.unwrap();
     }
 }

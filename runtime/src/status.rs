@@ -91,10 +91,8 @@ impl StatusWriter {
     /// object's status is not sent.
     pub async fn write<K: ReconciledKind>(&self, object: &K, status: &K::Status) -> Result<K, StatusError> {
         let encode = |status| {
-            serde_json::to_value(status).map_err(|source| StatusError::Encode {
-                object: ObjectName::of(object),
-                source,
-            })
+            serde_json::to_value(status)
+                .map_err(|source| StatusError::Encode { object: ObjectName::of(object), source })
         };
         let wanted = encode(status)?;
         // An absent status and an empty one are equal.
@@ -105,10 +103,7 @@ impl StatusWriter {
         let answer = self.put(object, &wanted).await?;
         self.writes.written(&answer);
         condition_log::log(&current, &wanted);
-        answer.object().map_err(|source| StatusError::Answer {
-            object: ObjectName::of(object),
-            source,
-        })
+        answer.object().map_err(|source| StatusError::Answer { object: ObjectName::of(object), source })
     }
 
     async fn put<K: CachedKind>(&self, object: &K, status: &Value) -> Result<Guarded<K>, StatusError> {
@@ -123,21 +118,10 @@ impl StatusWriter {
             "metadata": {"name": metadata.name, "namespace": metadata.namespace, "resourceVersion": version},
             "status": status,
         });
-        let body = serde_json::to_vec(&body).map_err(|source| StatusError::Encode {
-            object: name.clone(),
-            source,
-        })?;
+        let body = serde_json::to_vec(&body).map_err(|source| StatusError::Encode { object: name.clone(), source })?;
         let request = Request::new(K::url_path(&(), metadata.namespace.as_deref()))
-            .replace_subresource(
-                "status",
-                metadata.name.as_deref().unwrap_or_default(),
-                &PostParams::default(),
-                body,
-            )
-            .map_err(|source| StatusError::Request {
-                object: name.clone(),
-                source,
-            })?;
+            .replace_subresource("status", metadata.name.as_deref().unwrap_or_default(), &PostParams::default(), body)
+            .map_err(|source| StatusError::Request { object: name.clone(), source })?;
         self.client.request(request).await.map_err(|error| match error {
             kube::Error::Api(status) if status.is_conflict() => {
                 self.writes.conflicted(object);
@@ -156,10 +140,7 @@ mod tests {
     use crate::writes::Freshness;
 
     fn phase(phase: &str) -> WidgetStatus {
-        WidgetStatus {
-            phase: Some(phase.into()),
-            ..WidgetStatus::default()
-        }
+        WidgetStatus { phase: Some(phase.into()), ..WidgetStatus::default() }
     }
 
     fn writer(server: &FakeServer) -> (StatusWriter, WriteTracker) {
@@ -175,15 +156,9 @@ mod tests {
         let written = writer.write(&object, &phase("New")).await.unwrap();
         assert_eq!(written.status, Some(phase("New")));
         assert_ne!(written.metadata.resource_version, object.metadata.resource_version);
-        assert_eq!(
-            written.spec, object.spec,
-            "the answer carries the spec that the server kept"
-        );
+        assert_eq!(written.spec, object.spec, "the answer carries the spec that the server kept");
         let request = server.writes().pop().unwrap();
-        assert_eq!(
-            (request.method.as_str(), request.path),
-            ("PUT", format!("{WIDGETS}/a/status"))
-        );
+        assert_eq!((request.method.as_str(), request.path), ("PUT", format!("{WIDGETS}/a/status")));
         assert_eq!(
             request.body,
             json!({
@@ -236,10 +211,7 @@ mod tests {
         let (writer, _) = writer(&server);
         let error = writer.write(&object, &phase("New")).await.unwrap_err();
         assert!(matches!(error, StatusError::Gone { .. }), "{error}");
-        assert_eq!(
-            error.to_string(),
-            "the status of Widget team/a was not written: the object is gone"
-        );
+        assert_eq!(error.to_string(), "the status of Widget team/a was not written: the object is gone");
     }
 
     #[tokio::test]

@@ -28,24 +28,15 @@ struct Entries<K: CachedKind, T> {
 
 impl<K: CachedKind, T> Clone for Tally<K, T> {
     fn clone(&self) -> Self {
-        Self {
-            keys_of: self.keys_of,
-            entries: Arc::clone(&self.entries),
-        }
+        Self { keys_of: self.keys_of, entries: Arc::clone(&self.entries) }
     }
 }
 
 impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
     /// Counts without any object.
     pub fn new(keys_of: fn(&K) -> Vec<T>) -> Self {
-        let entries = Entries {
-            counts: HashMap::new(),
-            keys: HashMap::new(),
-        };
-        Self {
-            keys_of,
-            entries: Arc::new(Mutex::new(entries)),
-        }
+        let entries = Entries { counts: HashMap::new(), keys: HashMap::new() };
+        Self { keys_of, entries: Arc::new(Mutex::new(entries)) }
     }
 
     /// The number of objects for each key that at least one object has, in no particular order.

@@ -61,12 +61,7 @@ impl Tasks {
     /// A set of tasks that end within `grace` after `stop` is cancelled. A nested set needs a shorter grace than the
     /// outer set.
     pub fn new(stop: CancellationToken, grace: Duration) -> Self {
-        Self {
-            set: JoinSet::new(),
-            names: HashMap::new(),
-            stop,
-            grace,
-        }
+        Self { set: JoinSet::new(), names: HashMap::new(), stop, grace }
     }
 
     /// The token that asks the tasks to end. The caller of [`Self::spawn`] passes it to the task.
@@ -130,10 +125,7 @@ impl Tasks {
         }
         let mut names: Vec<_> = self.names.values().cloned().collect();
         names.sort();
-        Err(TaskError::Aborted {
-            grace,
-            names: names.join(", "),
-        })
+        Err(TaskError::Aborted { grace, names: names.join(", ") })
     }
 
     /// The name of a task that ended as expected, or the error of a task that did not.
@@ -157,9 +149,7 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(10);
 
     async fn end(tasks: Tasks) -> Result<(), TaskError> {
-        timeout(Duration::from_secs(30), tasks.run())
-            .await
-            .expect("run() returns")
+        timeout(Duration::from_secs(30), tasks.run()).await.expect("run() returns")
     }
 
     fn tasks() -> Tasks {
@@ -176,10 +166,7 @@ mod tests {
         let mut tasks = tasks();
         tasks.spawn("endless", pending::<Result<(), TaskFailure>>());
         tasks.spawn("controller", async { Ok::<_, TaskFailure>(()) });
-        assert_eq!(
-            end(tasks).await.unwrap_err().to_string(),
-            "controller ended unexpectedly"
-        );
+        assert_eq!(end(tasks).await.unwrap_err().to_string(), "controller ended unexpectedly");
     }
 
     #[tokio::test(start_paused = true)]
@@ -209,9 +196,6 @@ mod tests {
         tasks.spawn("deaf", pending::<Result<(), TaskFailure>>());
         tasks.spawn("one", obeys(stop.clone()));
         stop.cancel();
-        assert_eq!(
-            end(tasks).await.unwrap_err().to_string(),
-            "shutdown took longer than 10s; aborted: deaf"
-        );
+        assert_eq!(end(tasks).await.unwrap_err().to_string(), "shutdown took longer than 10s; aborted: deaf");
     }
 }

@@ -56,19 +56,12 @@ pub(crate) fn widget(name: &str) -> Widget {
         generation: Some(1),
         ..ObjectMeta::default()
     };
-    Widget {
-        metadata,
-        spec: WidgetSpec::default(),
-        status: None,
-    }
+    Widget { metadata, spec: WidgetSpec::default(), status: None }
 }
 
 pub(crate) fn runtime(server: &FakeServer) -> (Runtime, Registry) {
     let mut registry = Registry::default();
-    (
-        Runtime::new(server.client(), "widgets", "widgets", &mut registry),
-        registry,
-    )
+    (Runtime::new(server.client(), "widgets", "widgets", &mut registry), registry)
 }
 
 pub(crate) fn scrape(registry: &Registry) -> String {
@@ -89,10 +82,7 @@ impl Log {
     pub(crate) fn start(format: LogFormat, verbosity: u8) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         let writer = Mutex::new(file.reopen().unwrap());
-        let targets = LogTargets {
-            own: "capa_",
-            libraries: &[],
-        };
+        let targets = LogTargets { own: "capa_", libraries: &[] };
         let filter = EnvFilter::new(logging::directives(verbosity, targets));
         let dispatch = logging::dispatch(format, targets, filter, false, writer);
         Self {
@@ -113,10 +103,7 @@ impl Log {
 
     /// The lines so far in the format of JSON.
     pub(crate) fn objects(&self) -> Vec<Value> {
-        self.lines()
-            .iter()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        self.lines().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
@@ -134,10 +121,7 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(
-        tokio::time::timeout(Duration::from_mins(1), wait).await.is_ok(),
-        "not seen in time: {what}"
-    );
+    assert!(tokio::time::timeout(Duration::from_mins(1), wait).await.is_ok(), "not seen in time: {what}");
 }
 
 /// Status and body of a plain HTTP request.
@@ -185,15 +169,7 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        let text = [
-            "buildDate",
-            "compiler",
-            "gitCommit",
-            "gitTreeState",
-            "gitVersion",
-            "goVersion",
-            "platform",
-        ];
+        let text = ["buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "platform"];
         let mut version = json!({"major": "1", "minor": "33"});
         for field in text {
             version[field] = "".into();
@@ -261,22 +237,13 @@ impl FakeServer {
     /// All requests except reads.
     pub(crate) fn writes(&self) -> Vec<Recorded> {
         let state = self.state.lock().unwrap();
-        state
-            .requests
-            .iter()
-            .filter(|request| request.method != Method::GET)
-            .cloned()
-            .collect()
+        state.requests.iter().filter(|request| request.method != Method::GET).cloned().collect()
     }
 
     /// The number of reads of a single object.
     pub(crate) fn gets(&self, path: &str) -> usize {
         let state = self.state.lock().unwrap();
-        state
-            .requests
-            .iter()
-            .filter(|request| request.method == Method::GET && request.path == path)
-            .count()
+        state.requests.iter().filter(|request| request.method == Method::GET && request.path == path).count()
     }
 
     pub(crate) fn object(&self, path: &str) -> Option<Value> {
@@ -284,19 +251,13 @@ impl FakeServer {
     }
 
     pub(crate) fn version_of(&self, path: &str) -> Option<String> {
-        self.object(path)?["metadata"]["resourceVersion"]
-            .as_str()
-            .map(str::to_owned)
+        self.object(path)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
     }
 
     /// Stores the widget as another client would, and returns it as stored.
     pub(crate) fn put_widget(&self, widget: &Widget) -> Widget {
         let path = format!("{WIDGETS}/{}", widget.metadata.name.as_deref().unwrap());
-        let stored = self
-            .state
-            .lock()
-            .unwrap()
-            .store(&path, serde_json::to_value(widget).unwrap());
+        let stored = self.state.lock().unwrap().store(&path, serde_json::to_value(widget).unwrap());
         serde_json::from_value(stored).unwrap()
     }
 
@@ -334,11 +295,7 @@ impl FakeServer {
         let path = parts.uri.path().to_owned();
         let fault = {
             let mut state = self.state.lock().unwrap();
-            state.requests.push(Recorded {
-                method: parts.method.clone(),
-                path: path.clone(),
-                body: body.clone(),
-            });
+            state.requests.push(Recorded { method: parts.method.clone(), path: path.clone(), body: body.clone() });
             let of_path = state.faults.get(&format!("{} {path}", parts.method));
             of_path.or_else(|| state.faults.get(parts.method.as_str())).copied()
         };
@@ -372,12 +329,8 @@ impl State {
         if !path.ends_with("widgets") {
             return refusal(404, "NotFound");
         }
-        let items: Vec<_> = self
-            .objects
-            .iter()
-            .filter(|(key, _)| in_collection(key, path))
-            .map(|(_, object)| object)
-            .collect();
+        let items: Vec<_> =
+            self.objects.iter().filter(|(key, _)| in_collection(key, path)).map(|(_, object)| object).collect();
         ok(&json!({
             "apiVersion": "test.example.org/v1", "kind": "WidgetList",
             "metadata": {"resourceVersion": self.last_version.to_string()}, "items": items,
@@ -419,11 +372,7 @@ impl State {
     fn store(&mut self, path: &str, mut object: Value) -> Value {
         self.last_version += 1;
         object["metadata"]["resourceVersion"] = self.last_version.to_string().into();
-        let event = if self.objects.contains_key(path) {
-            "MODIFIED"
-        } else {
-            "ADDED"
-        };
+        let event = if self.objects.contains_key(path) { "MODIFIED" } else { "ADDED" };
         self.objects.insert(path.to_owned(), object.clone());
         self.announce(event, path, &object);
         object

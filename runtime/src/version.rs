@@ -55,16 +55,10 @@ pub async fn ensure_supported(client: &Client) -> Result<KubernetesVersion, Vers
 
 fn parse(info: &Info) -> Result<KubernetesVersion, VersionError> {
     // Vendors add a plus sign: "31+".
-    let number = |text: &str| {
-        text.trim_end_matches(|character: char| !character.is_ascii_digit())
-            .parse()
-            .ok()
-    };
+    let number = |text: &str| text.trim_end_matches(|character: char| !character.is_ascii_digit()).parse().ok();
     match (number(&info.major), number(&info.minor)) {
         (Some(major), Some(minor)) => Ok(KubernetesVersion { major, minor }),
-        _ => Err(VersionError::Malformed {
-            text: format!("{}.{}", info.major, info.minor),
-        }),
+        _ => Err(VersionError::Malformed { text: format!("{}.{}", info.major, info.minor) }),
     }
 }
 

@@ -109,13 +109,7 @@ impl WriteTracker {
         let version = version(current);
         let mut all = self.awaited();
         if all.get(uid).is_none_or(|known| !version.is_older_than(&known.version)) {
-            all.insert(
-                uid.clone(),
-                Awaited {
-                    version,
-                    since: Instant::now(),
-                },
-            );
+            all.insert(uid.clone(), Awaited { version, since: Instant::now() });
         }
     }
 
@@ -132,15 +126,9 @@ mod tests {
     use super::*;
 
     fn at(version: &str) -> ConfigMap {
-        let metadata = ObjectMeta {
-            uid: Some("uid".into()),
-            resource_version: Some(version.into()),
-            ..ObjectMeta::default()
-        };
-        ConfigMap {
-            metadata,
-            ..ConfigMap::default()
-        }
+        let metadata =
+            ObjectMeta { uid: Some("uid".into()), resource_version: Some(version.into()), ..ObjectMeta::default() };
+        ConfigMap { metadata, ..ConfigMap::default() }
     }
 
     #[tokio::test(start_paused = true)]
@@ -154,11 +142,7 @@ mod tests {
             "9 < 10 as numbers, not as text"
         );
         assert_eq!(writes.freshness(&at("10")), Freshness::Fresh);
-        assert_eq!(
-            writes.freshness(&at("9")),
-            Freshness::Fresh,
-            "what was shown once is forgotten"
-        );
+        assert_eq!(writes.freshness(&at("9")), Freshness::Fresh, "what was shown once is forgotten");
     }
 
     #[tokio::test]

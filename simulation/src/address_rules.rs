@@ -23,12 +23,10 @@ impl AddressRules {
         let mut broken = Vec::new();
         for address in addresses.iter().skip(self.seen) {
             let machine = address.tags.get(meta::MACHINE_NAME_TAG);
-            self.allocated
-                .extend(cluster_of_key(&address.allocated_by).zip(machine.cloned()));
+            self.allocated.extend(cluster_of_key(&address.allocated_by).zip(machine.cloned()));
             let role = address.tags.get(meta::ROLE_TAG);
-            let live = addresses
-                .iter()
-                .filter(|other| other.released.is_none() && other.tags.get(meta::ROLE_TAG) == role);
+            let live =
+                addresses.iter().filter(|other| other.released.is_none() && other.tags.get(meta::ROLE_TAG) == role);
             let ids: Vec<&str> = live.map(|other| other.id.as_str()).collect();
             if ids.len() > 1 {
                 let role = role.map(String::as_str).unwrap_or_default();

@@ -38,11 +38,8 @@ pub(crate) const NEIGHBOUR_KEY: &str = "AKIANEIGHBOUR";
 /// The user's access key.
 pub(crate) const USER_KEY: &str = "AKIAUSER";
 /// The zones, each with a subnet.
-pub(crate) const ZONES: [(&str, &str); 3] = [
-    ("subnet-0000000a", "eu-west-1a"),
-    ("subnet-0000000b", "eu-west-1b"),
-    ("subnet-0000000c", "eu-west-1c"),
-];
+pub(crate) const ZONES: [(&str, &str); 3] =
+    [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b"), ("subnet-0000000c", "eu-west-1c")];
 /// The VPC.
 pub(crate) const VPC: &str = "vpc-00000001";
 /// The group that machines get.
@@ -131,8 +128,7 @@ impl Aws {
 
     /// Whether AWS has answered no call for at least so long.
     pub(crate) fn was_unreachable_for(&self, long: Duration, now: Timestamp) -> bool {
-        self.unreachable
-            .is_some_and(|(since, until)| after(since, long) <= now && now < until)
+        self.unreachable.is_some_and(|(since, until)| after(since, long) <= now && now < until)
     }
 
     /// EC2 forgets the token of a launch after so long.
@@ -270,38 +266,17 @@ impl Aws {
     pub(crate) fn targets_left(&mut self, now: Timestamp, counts: impl Fn(&LaunchedInstance) -> bool) -> Vec<String> {
         let launched = self.ec2.launched().filter(|instance| counts(instance));
         let ids: Vec<String> = launched.map(|instance| instance.id.clone()).collect();
-        let left = ids
-            .into_iter()
-            .filter(|id| !self.region().registered_in(now, id).is_empty());
+        let left = ids.into_iter().filter(|id| !self.region().registered_in(now, id).is_empty());
         left.collect()
     }
 
     /// The user registers an instance in the first target group, or takes it out.
     pub(crate) fn user_target(&mut self, now: Timestamp, id: &str, register: bool) {
-        let target = vec![Target {
-            id: id.to_owned(),
-            port: Some(6443),
-        }];
-        let request = if register {
-            GroupRequest::Register(target)
-        } else {
-            GroupRequest::Deregister(target)
-        };
+        let target = vec![Target { id: id.to_owned(), port: Some(6443) }];
+        let request = if register { GroupRequest::Register(target) } else { GroupRequest::Deregister(target) };
         let group = Group::TargetGroup(FIRST_GROUP.to_owned());
         // Refused while the instance does not run; then the user has failed.
-        if self
-            .user()
-            .group_call(
-                now,
-                &GroupCall {
-                    group,
-                    request,
-                    urgent: false,
-                    cluster: None,
-                },
-            )
-            .is_ok()
-            && register
+        if self.user().group_call(now, &GroupCall { group, request, urgent: false, cluster: None }).is_ok() && register
         {
             self.served.insert(id.to_owned());
         }

@@ -33,11 +33,7 @@ pub(crate) struct Action {
 
 impl Action {
     pub(crate) const fn aws(name: &'static str, writes: bool) -> Self {
-        Self {
-            service: Service::Aws,
-            name,
-            writes,
-        }
+        Self { service: Service::Aws, name, writes }
     }
 
     /// Whether it asks EC2 for an instance.
@@ -46,11 +42,7 @@ impl Action {
     }
 
     pub(crate) const fn kubernetes(name: &'static str, writes: bool) -> Self {
-        Self {
-            service: Service::Kubernetes,
-            name,
-            writes,
-        }
+        Self { service: Service::Kubernetes, name, writes }
     }
 }
 
@@ -114,11 +106,7 @@ impl Mailbox {
 
     /// Waits.
     pub(crate) async fn sleep(&self, long: Duration) {
-        let action = Action {
-            service: Service::Clock(long),
-            name: "sleep",
-            writes: false,
-        };
+        let action = Action { service: Service::Clock(long), name: "sleep", writes: false };
         let slept = self.ask(action, String::new(), |_, _| ()).await;
         debug_assert!(slept.is_ok(), "a clock does not fail");
     }
@@ -163,12 +151,7 @@ impl<T: Send + 'static> Future for Asking<T> {
                 };
                 post.last += 1;
                 let id = post.last;
-                post.asked.push(Call {
-                    id,
-                    action,
-                    about,
-                    effect,
-                });
+                post.asked.push(Call { id, action, about, effect });
                 self.state = Asked::Waiting(id);
                 Poll::Pending
             }

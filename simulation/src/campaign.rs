@@ -99,9 +99,6 @@ fn guarded(play: impl FnOnce() -> Report) -> Report {
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Report {
-            violation: Some(format!("panicked: {}", text.unwrap_or_default())),
-            ..Report::default()
-        }
+        Report { violation: Some(format!("panicked: {}", text.unwrap_or_default())), ..Report::default() }
     })
 }

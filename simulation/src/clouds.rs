@@ -22,16 +22,14 @@ impl Transport for Manager {
     ) -> Result<T, CloudError> {
         let operation = call.action;
         let key = self.state().access_key;
-        let asked = self
-            .mailbox
-            .ask(Action::aws(operation, call.writes), call.about, move |outside, view| {
-                let now = outside.now;
-                let answer = outside.aws.as_manager(key, now, view, |client| effect(client, now));
-                if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Throttled) {
-                    outside.aws.throttled += 1;
-                }
-                answer
-            });
+        let asked = self.mailbox.ask(Action::aws(operation, call.writes), call.about, move |outside, view| {
+            let now = outside.now;
+            let answer = outside.aws.as_manager(key, now, view, |client| effect(client, now));
+            if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Throttled) {
+                outside.aws.throttled += 1;
+            }
+            answer
+        });
         match asked.await {
             Ok(answer) => answer,
             Err(Failure::NoAnswer) => Err(CloudError::no_answer(operation, "no answer in time")),
@@ -45,10 +43,7 @@ impl Transport for Manager {
 
     fn sessions<T>(&self, act: impl FnOnce(&mut Sessions, Moment) -> T) -> T {
         let mut state = self.state();
-        let at = Moment {
-            now: since_start(state.now),
-            replacements: state.replacements,
-        };
+        let at = Moment { now: since_start(state.now), replacements: state.replacements };
         act(&mut state.sessions, at)
     }
 

@@ -26,19 +26,12 @@ pub(crate) fn run(of: ManagementCluster, outside: &mut Outside) {
 }
 
 fn provision(server: &mut Server) {
-    let provisioned = server
-        .get::<AWSCluster>(CLUSTER)
-        .and_then(|cluster| Some(cluster.status.as_ref()?.provisioned()));
-    let known = server
-        .get::<Cluster>(CLUSTER)
-        .is_none_or(|cluster| cluster.infrastructure_provisioned());
+    let provisioned =
+        server.get::<AWSCluster>(CLUSTER).and_then(|cluster| Some(cluster.status.as_ref()?.provisioned()));
+    let known = server.get::<Cluster>(CLUSTER).is_none_or(|cluster| cluster.infrastructure_provisioned());
     if provisioned == Some(true) && !known {
         server.edit(CLUSTER, |cluster: &mut Cluster| {
-            let reached = cluster
-                .status
-                .get_or_insert_default()
-                .initialization
-                .get_or_insert_default();
+            let reached = cluster.status.get_or_insert_default().initialization.get_or_insert_default();
             reached.infrastructure_provisioned = Some(true);
         });
     }
@@ -47,9 +40,7 @@ fn provision(server: &mut Server) {
 /// Gives Machines their nodes.
 fn join(server: &mut Server, names: Vec<String>) {
     for name in names {
-        let waits = server
-            .get::<Machine>(&name)
-            .is_some_and(|machine| !machine.has_joined());
+        let waits = server.get::<Machine>(&name).is_some_and(|machine| !machine.has_joined());
         if waits {
             server.edit(&name, |machine: &mut Machine| {
                 let status = machine.status.get_or_insert_default();

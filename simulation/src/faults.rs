@@ -155,13 +155,8 @@ impl FromStr for Fault {
 
 impl Fault {
     /// The faults that the sweep tries on every call.
-    pub const SYSTEMATIC: [Self; 5] = [
-        Self::CrashBefore,
-        Self::CrashAfter,
-        Self::LostAnswer,
-        Self::Throttled,
-        Self::Stale,
-    ];
+    pub const SYSTEMATIC: [Self; 5] =
+        [Self::CrashBefore, Self::CrashAfter, Self::LostAnswer, Self::Throttled, Self::Stale];
 
     /// The kind of the call.
     pub(crate) fn kind(self) -> FaultKind {

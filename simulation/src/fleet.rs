@@ -86,29 +86,16 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
     for call in calls.filter(|call| began <= call.at && call.at < runs) {
         *by_action.entry(call.action).or_default() += 1;
     }
-    let (for_machines, in_first_minute) = (
-        called(began, runs),
-        called(began, after(began, Duration::from_secs(60))),
-    );
+    let (for_machines, in_first_minute) = (called(began, runs), called(began, after(began, Duration::from_secs(60))));
     simulation.run_until(after(began, DEADLINE));
-    let launched = simulation
-        .outside
-        .aws
-        .ec2
-        .launched()
-        .map(|instance| instance.launched_at)
-        .max();
+    let launched = simulation.outside.aws.ec2.launched().map(|instance| instance.launched_at).max();
     Launches {
         for_machines,
         by_action,
         in_first_minute,
         provisioned: provisioned(&simulation),
         took: launched.map_or(DEADLINE, |at| at.duration_since(began).unsigned_abs()),
-        calls: simulation
-            .made
-            .iter()
-            .filter(|call| call.service == Service::Aws)
-            .count(),
+        calls: simulation.made.iter().filter(|call| call.service == Service::Aws).count(),
         throttled: simulation.outside.aws.throttled,
         busiest_second: busiest_second(&simulation),
         violation: simulation.invariants.violation,
@@ -126,12 +113,7 @@ fn run_until_all_run(simulation: &mut Simulation, began: Timestamp, machines: us
 
 /// Number of machines that are provisioned.
 fn provisioned(simulation: &Simulation) -> usize {
-    let machines = simulation
-        .outside
-        .server(ManagementCluster::Main)
-        .stored
-        .aws_machines
-        .values();
+    let machines = simulation.outside.server(ManagementCluster::Main).stored.aws_machines.values();
     let has_run =
         |machine: &&std::sync::Arc<AWSMachine>| machine.status.as_ref().is_some_and(AWSMachineStatus::provisioned);
     machines.filter(has_run).count()
@@ -157,10 +139,7 @@ pub fn flood(machines: usize, lead: Duration, deadline: Duration) -> Flood {
     let mut simulation = started();
     let began = simulation.now();
     for machine in 0..machines {
-        let (server, name) = (
-            simulation.outside.server_mut(ManagementCluster::Main),
-            machine_name(machine),
-        );
+        let (server, name) = (simulation.outside.server_mut(ManagementCluster::Main), machine_name(machine));
         objects::create_machine(server, &name, None);
         // Each has an image of its own: machines of one template would let one of them ask.
         let missing = Some(format!("ami-{machine:08x}dead"));
@@ -174,13 +153,8 @@ pub fn flood(machines: usize, lead: Duration, deadline: Duration) -> Flood {
     simulation.settle(Duration::ZERO);
     simulation.run_until(after(came, deadline));
     let mut launched = simulation.outside.aws.ec2.launched();
-    let launched_after = launched
-        .next()
-        .map(|instance| instance.launched_at.duration_since(came).unsigned_abs());
-    let writes = simulation
-        .made
-        .iter()
-        .filter(|call| call.service == Service::Aws && call.writes);
+    let launched_after = launched.next().map(|instance| instance.launched_at.duration_since(came).unsigned_abs());
+    let writes = simulation.made.iter().filter(|call| call.service == Service::Aws && call.writes);
     Flood {
         launched_after,
         refused: writes.count() - usize::from(launched_after.is_some()),

@@ -99,10 +99,8 @@ pub(crate) fn finish(mut simulation: Simulation) -> Report {
         let text = format!("foreign: {id} is the user's, and was taken out of its load balancer");
         simulation.invariants.violate(now, text);
     }
-    let (to_aws, allowed) = (
-        busiest_minute(&simulation.made, Service::Aws),
-        allowed_a_minute(simulation.most_machines),
-    );
+    let (to_aws, allowed) =
+        (busiest_minute(&simulation.made, Service::Aws), allowed_a_minute(simulation.most_machines));
     if to_aws > allowed {
         let text = format!("hot: {to_aws} calls to AWS in a minute of a process, of at most {allowed}");
         simulation.invariants.violate(now, text);

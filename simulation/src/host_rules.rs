@@ -22,9 +22,7 @@ impl HostRules {
         for host in hosts.iter().skip(self.seen).filter(ours) {
             let token = &host.request.client_token;
             self.asked.push(token.clone());
-            let live = hosts
-                .iter()
-                .filter(|other| other.released.is_none() && uid(other) == uid(host));
+            let live = hosts.iter().filter(|other| other.released.is_none() && uid(other) == uid(host));
             let ids: Vec<&str> = live.map(|other| other.id.as_str()).collect();
             if ids.len() > 1 {
                 broken.push(format!("doubled: {token} has {}", ids.join(", ")));

@@ -119,8 +119,7 @@ impl Invariants {
     /// Whether the object that an instance was launched for still answers for it.
     pub(crate) fn is_known(&self, instance: &LaunchedInstance) -> bool {
         let (of, machine) = (launcher_of(instance), machine_of(instance));
-        !of.zip(machine)
-            .is_some_and(|(of, machine)| self.book(of).unknown.contains(machine))
+        !of.zip(machine).is_some_and(|(of, machine)| self.book(of).unknown.contains(machine))
     }
 
     /// Whether an object that the secret may be of still answers for it.
@@ -135,11 +134,7 @@ impl Invariants {
 
     fn name_is_known(&self, name: Option<&String>) -> bool {
         let name = name.map(|name| machine_key(name));
-        name.is_some_and(|name| {
-            ManagementCluster::ALL
-                .iter()
-                .all(|of| !self.book(*of).unknown.contains(&name))
-        })
+        name.is_some_and(|name| ManagementCluster::ALL.iter().all(|of| !self.book(*of).unknown.contains(&name)))
     }
 
     /// Whether instances are left in a management cluster that no object answers for.
@@ -188,10 +183,7 @@ impl Invariants {
         if let Some(request) = launch.and_then(LaunchRecord::request) {
             book.recorded.insert(request.client_token.clone());
         }
-        let host = machine
-            .status
-            .as_ref()
-            .and_then(|status| status.dedicated_host.as_deref());
+        let host = machine.status.as_ref().and_then(|status| status.dedicated_host.as_deref());
         let token = host.and_then(|host| host.client_token.clone());
         book.recorded.extend(token);
         let addresses = machine.status.as_ref().map(|status| status.addresses.as_slice());
@@ -210,9 +202,7 @@ impl Invariants {
         }
         let uid = machine.metadata.uid.clone().unwrap_or_default();
         let provider_id = machine.spec.provider_id.clone();
-        let before = provider_id
-            .clone()
-            .and_then(|id| book.published.insert(uid.clone(), id));
+        let before = provider_id.clone().and_then(|id| book.published.insert(uid.clone(), id));
         let conditions = machine.status.as_ref().map(|status| status.conditions.as_slice());
         let ready = find(conditions.unwrap_or_default(), ConditionType::InstanceReady).cloned();
         let ready_before = match ready.clone() {
@@ -291,14 +281,8 @@ impl Invariants {
             self.violate(now, text);
         }
         for token in self.hosts.take_asked() {
-            if !ManagementCluster::ALL
-                .iter()
-                .any(|of| self.book(*of).recorded.contains(&token))
-            {
-                self.violate(
-                    now,
-                    format!("AllocateHosts was called with token {token} before it was recorded"),
-                );
+            if !ManagementCluster::ALL.iter().any(|of| self.book(*of).recorded.contains(&token)) {
+                self.violate(now, format!("AllocateHosts was called with token {token} before it was recorded"));
             }
         }
         let mut occasions = Vec::new();
@@ -309,11 +293,7 @@ impl Invariants {
         }
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
-            let audit = outside
-                .aws
-                .ec2
-                .find_region(account, REGION)
-                .map_or(&[][..], Region::audit);
+            let audit = outside.aws.ec2.find_region(account, REGION).map_or(&[][..], Region::audit);
             let news: Vec<AuditEntry> = audit.iter().skip(*seen).cloned().collect();
             *seen += news.len();
             for entry in news {
@@ -333,10 +313,7 @@ impl Invariants {
         let first = book.asked.entry(token.to_owned()).or_insert_with(|| parameters.clone());
         let first = first.0.clone();
         if !is_recorded {
-            self.violate(
-                now,
-                format!("RunInstances was called with token {token} before it was recorded"),
-            );
+            self.violate(now, format!("RunInstances was called with token {token} before it was recorded"));
         }
         if first != parameters.0 {
             self.violate(now, format!("token {token} was used in {first} and in {subnet}"));
@@ -390,10 +367,7 @@ impl Invariants {
         let object = wanted(of, machine, outside);
         let asked = object.map(|object| object.metadata.deletion_timestamp.clone());
         if asked == Some(None) {
-            self.violate(
-                now,
-                format!("cut short: {id} was terminated, and {machine} is not deleted"),
-            );
+            self.violate(now, format!("cut short: {id} was terminated, and {machine} is not deleted"));
         }
         let given_up = asked.flatten().map(|asked| after(asked.0, limit));
         let status = object.and_then(|object| object.status.as_ref());
@@ -406,10 +380,7 @@ impl Invariants {
                 None => given_up,
             };
             if over.is_none_or(|over| now < over) {
-                self.violate(
-                    now,
-                    format!("cut off: {id} was terminated while it got traffic from {group}"),
-                );
+                self.violate(now, format!("cut off: {id} was terminated while it got traffic from {group}"));
             }
         }
     }
@@ -430,9 +401,7 @@ fn is_unasked(of: ManagementCluster, machine: &AWSMachine, outside: &Outside) ->
         let joined = owner.status.as_ref().is_some_and(|status| status.node_ref.is_some());
         joined || owner.spec.provider_id.is_some()
     };
-    outside
-        .aws
-        .was_unreachable_for(Timing::default().launch_lookup_age, outside.now)
+    outside.aws.was_unreachable_for(Timing::default().launch_lookup_age, outside.now)
         && claimed_instances(machine).is_empty()
         && !owner.as_deref().is_some_and(contradicts)
 }

@@ -67,20 +67,12 @@ impl Manager {
     pub(crate) fn new(of: ManagementCluster, cache: Stored, access_key: &'static str) -> Self {
         let mut identity = AWSClusterControllerIdentity::new(
             IdentityReference::CONTROLLER_IDENTITY_NAME,
-            AWSClusterControllerIdentitySpec {
-                allowed_namespaces: Some(AllowedNamespaces::default()),
-            },
+            AWSClusterControllerIdentitySpec { allowed_namespaces: Some(AllowedNamespaces::default()) },
         );
         identity.metadata.uid = Some("identity".into());
         identity.metadata.resource_version = Some("1".into());
-        let state = State {
-            now: START,
-            cache,
-            sessions: Sessions::default(),
-            access_key,
-            replacements: 0,
-            overtaken: false,
-        };
+        let state =
+            State { now: START, cache, sessions: Sessions::default(), access_key, replacements: 0, overtaken: false };
         Self {
             state: Arc::new(Mutex::new(state)),
             mailbox: Mailbox::default(),
@@ -141,11 +133,9 @@ impl Manager {
     ) -> Result<K, KubernetesError> {
         let (of, object_name, version) = (self.of, object.name_any(), object.resource_version());
         let about = format!("{object_name}@{}", version.as_deref().unwrap_or_default());
-        let call = self.mailbox.ask(
-            Action::kubernetes(name, true),
-            about,
-            move |outside: &mut Outside, _| outside.server_mut(of).update(&object_name, version.as_deref(), change),
-        );
+        let call = self.mailbox.ask(Action::kubernetes(name, true), about, move |outside: &mut Outside, _| {
+            outside.server_mut(of).update(&object_name, version.as_deref(), change)
+        });
         match call.await {
             Err(failure) => Err(failed(name, failure)),
             Ok(Ok(written)) => {
@@ -160,10 +150,7 @@ impl Manager {
     fn overtaken<K: Watched>(&self, object: &K, attempted: &str) -> KubernetesError {
         self.writes.conflicted(object);
         let source = WriteConflict(ObjectName::of(object));
-        KubernetesError {
-            attempted: attempted.to_owned(),
-            source: source.into(),
-        }
+        KubernetesError { attempted: attempted.to_owned(), source: source.into() }
     }
 }
 
@@ -184,13 +171,8 @@ fn failed(attempted: &str, failure: Failure) -> KubernetesError {
 }
 
 fn gone<K: Watched>(object: &K, attempted: &str) -> KubernetesError {
-    let source = StatusError::Gone {
-        object: ObjectName::of(object),
-    };
-    KubernetesError {
-        attempted: attempted.to_owned(),
-        source: source.into(),
-    }
+    let source = StatusError::Gone { object: ObjectName::of(object) };
+    KubernetesError { attempted: attempted.to_owned(), source: source.into() }
 }
 
 fn without(finalizers: &mut Vec<String>, finalizer: &str) {
@@ -257,10 +239,8 @@ impl Manager {
             name.clone(),
             move |outside: &mut Outside, _| outside.server(of).get::<AWSCluster>(&name),
         );
-        let unreadable = |why: String| SourceOutcome::Unreadable {
-            code: None,
-            text: format!("failed to read AWSCluster: {why}"),
-        };
+        let unreadable =
+            |why: String| SourceOutcome::Unreadable { code: None, text: format!("failed to read AWSCluster: {why}") };
         let cluster = match read.await {
             Ok(Some(cluster)) => serde_json::to_value(cluster.as_ref()),
             Ok(None) => return SourceOutcome::NotFound,
@@ -316,9 +296,7 @@ impl MachineKubernetes for Manager {
         };
         let publishing = state.cache.aws_clusters.values().filter(publishes);
         let owners = publishing.filter_map(|cluster| meta::owner_cluster_name(&cluster.metadata));
-        owners
-            .filter_map(|name| state.cache.clusters.get(name).cloned())
-            .collect()
+        owners.filter_map(|name| state.cache.clusters.get(name).cloned()).collect()
     }
 
     async fn add_finalizer(&self, machine: &AWSMachine) -> Result<AWSMachine, KubernetesError> {
@@ -352,11 +330,10 @@ impl MachineKubernetes for Manager {
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
         let attempted = "GET AWSMachine (confirm)";
         let (of, name) = (self.of, machine.name_any());
-        let read = self.mailbox.ask(
-            Action::kubernetes(attempted, false),
-            name.clone(),
-            move |outside: &mut Outside, _| outside.server(of).get::<AWSMachine>(&name),
-        );
+        let read =
+            self.mailbox.ask(Action::kubernetes(attempted, false), name.clone(), move |outside: &mut Outside, _| {
+                outside.server(of).get::<AWSMachine>(&name)
+            });
         let current = read.await.map_err(|failure| failed(attempted, failure))?;
         match current {
             Some(current) if current.resource_version() == machine.resource_version() => Ok(()),
@@ -404,10 +381,7 @@ impl MachineKubernetes for Manager {
 }
 
 fn is_gone(error: &KubernetesError) -> bool {
-    matches!(
-        error.source.downcast_ref::<StatusError>(),
-        Some(StatusError::Gone { .. })
-    )
+    matches!(error.source.downcast_ref::<StatusError>(), Some(StatusError::Gone { .. }))
 }
 
 #[async_trait]

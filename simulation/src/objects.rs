@@ -28,10 +28,7 @@ pub(crate) fn create_cluster(server: &mut Server, zones: usize) {
         }},
     }));
     let cluster = server.create(cluster);
-    let targets: Vec<Value> = TARGET_GROUPS
-        .iter()
-        .map(|(arn, ..)| json!({"targetGroupARN": arn}))
-        .collect();
+    let targets: Vec<Value> = TARGET_GROUPS.iter().map(|(arn, ..)| json!({"targetGroupARN": arn})).collect();
     let infrastructure: AWSCluster = object(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "AWSCluster",
         "metadata": {
@@ -136,21 +133,11 @@ fn is_for_ignition(machine: &str) -> bool {
 /// Writes a machine's bootstrap data, which differ from version to version.
 pub(crate) fn write_secret(server: &mut Server, machine: &str, version: u32) {
     let name = secret_name(machine);
-    let format = if is_for_ignition(machine) {
-        "ignition"
-    } else {
-        "cloud-config"
-    };
-    let data = [
-        ("value", format!("#{format}\n# {version}\n")),
-        ("format", format.to_owned()),
-    ];
+    let format = if is_for_ignition(machine) { "ignition" } else { "cloud-config" };
+    let data = [("value", format!("#{format}\n# {version}\n")), ("format", format.to_owned())];
     let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())));
     let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
         type_: Some("cluster.x-k8s.io/secret".to_owned()),
         data: Some(data.into()),
         ..Secret::default()

@@ -152,10 +152,7 @@ impl Process {
             },
             sync_period: SYNC_PERIOD,
         };
-        let backoff_settings = BackoffSettings {
-            cap: timing.source_retry_cap,
-            ..BackoffSettings::default()
-        };
+        let backoff_settings = BackoffSettings { cap: timing.source_retry_cap, ..BackoffSettings::default() };
         Self {
             of,
             leading: false,
@@ -227,19 +224,12 @@ impl Process {
 
     /// When [`Self::advance`] has something to do next.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let deliveries = self
-            .deliveries
-            .values()
-            .filter_map(|queue| queue.front().map(|(at, _)| *at))
-            .min();
+        let deliveries = self.deliveries.values().filter_map(|queue| queue.front().map(|(at, _)| *at)).min();
         if !self.leading {
             return deliveries;
         }
         let room = self.room();
-        let waiting = self
-            .queue
-            .iter()
-            .filter(|(item, _)| room.for_item(item) && !self.running.contains_key(*item));
+        let waiting = self.queue.iter().filter(|(item, _)| room.for_item(item) && !self.running.contains_key(*item));
         let passes = waiting.map(|(_, due)| *due).min();
         let deadlines = self.tasks.values().map(|task| task.deadline).min();
         let session = self.manager.state().sessions.next_due();
@@ -274,24 +264,12 @@ impl Process {
     }
 
     fn room(&self) -> Room {
-        let machines = self
-            .running
-            .keys()
-            .filter(|item| matches!(item, Item::Machine(_)))
-            .count();
-        Room {
-            machines: machines < CONCURRENCY,
-            clusters: self.running.len() - machines < CONCURRENCY,
-        }
+        let machines = self.running.keys().filter(|item| matches!(item, Item::Machine(_))).count();
+        Room { machines: machines < CONCURRENCY, clusters: self.running.len() - machines < CONCURRENCY }
     }
 
     fn start_passes(&mut self, now: Timestamp) -> Vec<TaskCall> {
-        let due: Vec<Item> = self
-            .queue
-            .iter()
-            .filter(|(_, due)| **due <= now)
-            .map(|(item, _)| item.clone())
-            .collect();
+        let due: Vec<Item> = self.queue.iter().filter(|(_, due)| **due <= now).map(|(item, _)| item.clone()).collect();
         let mut asked = Vec::new();
         for item in due {
             if self.has_room(&item) {
@@ -332,14 +310,7 @@ impl Process {
             }
         }
         let future = Box::pin(async move { Ended::Pass(future.await) });
-        let task = self.spawn(
-            Purpose::Pass {
-                item: item.clone(),
-                object,
-            },
-            after(now, PASS_TIMEOUT),
-            future,
-        );
+        let task = self.spawn(Purpose::Pass { item: item.clone(), object }, after(now, PASS_TIMEOUT), future);
         self.running.insert(item, task);
         self.poll(task, now)
     }
@@ -387,11 +358,7 @@ impl Process {
         future: Pin<Box<dyn Future<Output = Ended> + Send>>,
     ) -> u64 {
         self.last_task += 1;
-        let task = Task {
-            purpose,
-            deadline,
-            future,
-        };
+        let task = Task { purpose, deadline, future };
         self.tasks.insert(self.last_task, task);
         self.last_task
     }
@@ -412,12 +379,7 @@ impl Process {
     }
 
     fn cancel_overdue(&mut self, now: Timestamp) {
-        let overdue: Vec<u64> = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| task.deadline <= now)
-            .map(|(id, _)| *id)
-            .collect();
+        let overdue: Vec<u64> = self.tasks.iter().filter(|(_, task)| task.deadline <= now).map(|(id, _)| *id).collect();
         for id in overdue {
             let Some(task) = self.tasks.remove(&id) else { continue };
             let ended = Ended::Pass(Err(ReconcileError::new("Timeout", "the pass took too long")));

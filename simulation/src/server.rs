@@ -248,8 +248,7 @@ impl Server {
 
     fn lose<K: Watched>(&mut self, before: &Table<K>, snapshot: &Table<K>) {
         let lost = before.iter().filter(|(name, _)| !snapshot.contains_key(*name));
-        self.changes
-            .extend(lost.map(|(_, object)| Change::Deleted(K::object(object.clone()))));
+        self.changes.extend(lost.map(|(_, object)| Change::Deleted(K::object(object.clone()))));
     }
 
     fn bring_back<K: Watched>(&mut self, snapshot: &Table<K>) {
@@ -309,8 +308,6 @@ fn conditions_as_stored(conditions: &mut [Condition]) {
 }
 
 fn whole_seconds(time: &Time) -> Time {
-    let rounding = jiff::TimestampRound::new()
-        .smallest(Unit::Second)
-        .mode(jiff::RoundMode::Floor);
+    let rounding = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor);
     Time(time.0.round(rounding).unwrap_or(time.0))
 }

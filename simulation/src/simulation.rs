@@ -44,12 +44,7 @@ enum Event {
     /// A call reaches its service.
     Effect(Box<Journey>),
     /// An answer reaches the process that waits for it.
-    Answer {
-        process: usize,
-        task: u64,
-        call: u64,
-        answer: Answer,
-    },
+    Answer { process: usize, task: u64, call: u64, answer: Answer },
     /// A process has something to do.
     Advance(usize),
     /// A frozen process goes on.
@@ -160,8 +155,7 @@ impl Simulation {
             self.outside.set_now(at);
             self.happen(event);
             if self.at_once > MAX_AT_ONCE {
-                self.invariants
-                    .violate(at, "hot: passes follow each other without any wait");
+                self.invariants.violate(at, "hot: passes follow each other without any wait");
             }
             if self.made.len() > MAX_CALLS {
                 self.invariants.violate(at, "hot: calls follow each other for ever");
@@ -267,12 +261,7 @@ impl Simulation {
             Event::Answer { process, .. } | Event::Advance(process) if self.frozen.contains_key(&process) => {
                 self.frozen.entry(process).or_default().push(event);
             }
-            Event::Answer {
-                process,
-                task,
-                call,
-                answer,
-            } => {
+            Event::Answer { process, task, call, answer } => {
                 if let Some(running) = self.processes.get_mut(&process) {
                     let asked = running.answered(task, call, answer, now);
                     self.send(process, asked);

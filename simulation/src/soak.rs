@@ -61,13 +61,7 @@ pub fn run(rounds: usize, machines: usize, stray_clusters: usize) -> Soak {
         names.delete(&mut simulation);
     }
     let now = simulation.now();
-    if !simulation
-        .outside
-        .server(ManagementCluster::Main)
-        .stored
-        .aws_machines
-        .is_empty()
-    {
+    if !simulation.outside.server(ManagementCluster::Main).stored.aws_machines.is_empty() {
         simulation.invariants.violate(now, "undeletable: machines are left");
     }
     Soak {
@@ -127,31 +121,17 @@ impl Round {
     fn delete(&self, simulation: &mut Simulation) {
         let now = simulation.now();
         for machine in &self.machines {
-            simulation
-                .outside
-                .server_mut(ManagementCluster::Main)
-                .delete::<Machine>(machine, now);
+            simulation.outside.server_mut(ManagementCluster::Main).delete::<Machine>(machine, now);
         }
         simulation.settle(Duration::ZERO);
         simulation.run_until(after(now, END));
         let now = simulation.now();
         for cluster in self.strays.iter().chain([&self.cluster]) {
-            simulation
-                .outside
-                .server_mut(ManagementCluster::Main)
-                .delete::<AWSCluster>(cluster, now);
-            simulation
-                .outside
-                .server_mut(ManagementCluster::Main)
-                .delete::<Cluster>(cluster, now);
+            simulation.outside.server_mut(ManagementCluster::Main).delete::<AWSCluster>(cluster, now);
+            simulation.outside.server_mut(ManagementCluster::Main).delete::<Cluster>(cluster, now);
         }
         for machine in &self.machines {
-            simulation
-                .outside
-                .server_mut(ManagementCluster::Main)
-                .stored
-                .secrets
-                .remove(&secret_name(machine));
+            simulation.outside.server_mut(ManagementCluster::Main).stored.secrets.remove(&secret_name(machine));
         }
         simulation.settle(Duration::ZERO);
         simulation.run_until(after(now, Duration::from_secs(10)));
@@ -189,14 +169,8 @@ fn create_infrastructure(server: &mut Server, name: &str, annotations: &serde_js
 
 fn create_cluster(server: &mut Server, name: &str) {
     create_owner(server, name);
-    let subnets: Vec<_> = ZONES
-        .iter()
-        .map(|(subnet, zone)| json!({"id": subnet, "availabilityZone": zone}))
-        .collect();
-    let targets: Vec<_> = TARGET_GROUPS
-        .iter()
-        .map(|(arn, ..)| json!({"targetGroupARN": arn}))
-        .collect();
+    let subnets: Vec<_> = ZONES.iter().map(|(subnet, zone)| json!({"id": subnet, "availabilityZone": zone})).collect();
+    let targets: Vec<_> = TARGET_GROUPS.iter().map(|(arn, ..)| json!({"targetGroupARN": arn})).collect();
     let spec = json!({
         "region": REGION, "unmanaged": true,
         "network": {"vpc": {"id": VPC}, "subnets": subnets, "securityGroupOverrides": {"node": GROUP}},

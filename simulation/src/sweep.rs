@@ -71,11 +71,7 @@ pub fn run(plan: &Plan, subject: Subject, traced: bool) -> Report {
     let machine = subject.number();
     let mut simulation = born(plan, machine, traced);
     simulation.run_until(after(START, LIFE));
-    simulation.plan(
-        simulation.now(),
-        ManagementCluster::Main,
-        UserAction::DeleteMachine(machine),
-    );
+    simulation.plan(simulation.now(), ManagementCluster::Main, UserAction::DeleteMachine(machine));
     history::calm(&mut simulation, history::Deletion::default());
     history::finish(simulation)
 }

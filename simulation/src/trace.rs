@@ -15,9 +15,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new(kept: bool) -> Self {
-        Self {
-            lines: kept.then(Vec::new),
-        }
+        Self { lines: kept.then(Vec::new) }
     }
 
     /// Adds a line that is made only if somebody reads.
@@ -62,10 +60,7 @@ fn describe(machine: &AWSMachine) -> String {
             LaunchRecord::Answered { .. } => "Answered",
             LaunchRecord::Unreadable(_) => "unreadable",
         };
-        format!(
-            "{phase} {} {token} {subnet} instance {instance}",
-            launch.attempt_number()
-        )
+        format!("{phase} {} {token} {subnet} instance {instance}", launch.attempt_number())
     });
     let conditions = status.conditions.iter().filter(|condition| condition.status != "True");
     let conditions =
@@ -75,20 +70,8 @@ fn describe(machine: &AWSMachine) -> String {
         "AWSMachine {}@{}{}{} launch: {}; network {}; {}",
         metadata.name.as_deref().unwrap_or_default(),
         metadata.resource_version.as_deref().unwrap_or_default(),
-        if metadata.deletion_timestamp.is_some() {
-            " deleted"
-        } else {
-            ""
-        },
-        if metadata
-            .finalizers
-            .as_ref()
-            .is_some_and(|finalizers| !finalizers.is_empty())
-        {
-            " held"
-        } else {
-            ""
-        },
+        if metadata.deletion_timestamp.is_some() { " deleted" } else { "" },
+        if metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty()) { " held" } else { "" },
         launch.as_deref().unwrap_or("none"),
         if status.network.is_some() { "frozen" } else { "none" },
         conditions.join("; ")

@@ -10,29 +10,15 @@ fn two_hundred_machines_launch_as_fast_as_run_instances_allows() {
     assert_eq!((fleet.violation.as_deref(), fleet.provisioned), (None, 200));
     // EC2 publishes a bucket of 5 that is refilled with 2 a second.
     let allowed = Duration::from_secs((200 - 5) / 2);
-    assert!(
-        fleet.took <= allowed.mul_f64(1.1),
-        "{:?} in place of {allowed:?}",
-        fleet.took
-    );
-    assert!(
-        fleet.throttled * 100 <= fleet.calls,
-        "{} of {} throttled",
-        fleet.throttled,
-        fleet.calls
-    );
+    assert!(fleet.took <= allowed.mul_f64(1.1), "{:?} in place of {allowed:?}", fleet.took);
+    assert!(fleet.throttled * 100 <= fleet.calls, "{} of {} throttled", fleet.throttled, fleet.calls);
 }
 
 #[test]
 fn ten_minutes_without_aws_end_without_a_stampede() {
     let fleet = fleet::launch(200, Weather::Outage(Duration::from_secs(600)));
     assert_eq!((fleet.violation.as_deref(), fleet.provisioned), (None, 200));
-    assert!(
-        fleet.throttled * 100 <= fleet.calls * 3,
-        "{} of {} throttled",
-        fleet.throttled,
-        fleet.calls
-    );
+    assert!(fleet.throttled * 100 <= fleet.calls * 3, "{} of {} throttled", fleet.throttled, fleet.calls);
     assert!(fleet.busiest_second <= 40, "{} calls in a second", fleet.busiest_second);
     assert!(fleet.took <= Duration::from_secs(600 + 5 + 200), "{:?}", fleet.took);
 }
@@ -71,11 +57,7 @@ fn machines_that_launch_together_share_lookups() {
         assert!(fleet.throttled <= machines / 10, "{} throttled", fleet.throttled);
         // A look at what is pending every five seconds, and a lookup before the launches of twenty seconds.
         let most = 3 + usize::try_from(fleet.took.as_secs() + 30).unwrap() * 3 / 10;
-        assert!(
-            calls("DescribeInstances") <= most,
-            "more than {most}: {:?}",
-            fleet.by_action
-        );
+        assert!(calls("DescribeInstances") <= most, "more than {most}: {:?}", fleet.by_action);
     }
 }
 
@@ -84,16 +66,8 @@ fn a_throttled_minute_costs_few_calls_and_is_over_at_its_end() {
     let minute = Duration::from_secs(60);
     let fleet = fleet::launch(50, Weather::Throttles(minute));
     assert_eq!((fleet.violation.as_deref(), fleet.provisioned), (None, 50));
-    assert!(
-        fleet.in_first_minute <= 90,
-        "{} calls: {:?}",
-        fleet.in_first_minute,
-        fleet.by_action
-    );
+    assert!(fleet.in_first_minute <= 90, "{} calls: {:?}", fleet.in_first_minute, fleet.by_action);
     let allowed = Duration::from_secs((50 - 5) / 2);
     let took = fleet.took.saturating_sub(minute);
-    assert!(
-        took <= allowed + Duration::from_secs(8),
-        "{took:?} in place of {allowed:?}"
-    );
+    assert!(took <= allowed + Duration::from_secs(8), "{took:?} in place of {allowed:?}");
 }

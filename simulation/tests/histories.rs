@@ -42,13 +42,7 @@ fn expect_all_passed(tally: &Tally, replay: impl Fn(usize) -> (String, Report)) 
 
 fn play_seeds(first: u64, count: usize) -> Tally {
     let seed_of = |number: usize| first.wrapping_add(u64::try_from(number).unwrap());
-    let tally = campaign::run(
-        count,
-        THREADS,
-        End::Last,
-        |number| history::run(seed_of(number), false),
-        |_| (),
-    );
+    let tally = campaign::run(count, THREADS, End::Last, |number| history::run(seed_of(number), false), |_| ());
     expect_all_passed(&tally, |number| {
         let seed = seed_of(number);
         (format!("make sim SEED={seed}"), history::run(seed, true))
@@ -92,10 +86,7 @@ fn histories_meet_what_they_are_there_for() {
     let situations = situations.map(|(situation, percent)| (Covered::Situation(situation), percent));
     for (covered, percent) in faults.into_iter().chain(situations) {
         let met = fixed_seeds().percent(covered);
-        assert!(
-            met >= percent,
-            "{met} % of the histories have met {covered}, not {percent} %"
-        );
+        assert!(met >= percent, "{met} % of the histories have met {covered}, not {percent} %");
     }
 }
 
@@ -112,13 +103,8 @@ fn play_plans(plans: &[sweep::Plan], subject: Subject) {
         Subject::Plain => REPLAYED.to_owned(),
         other => format!("{other:?}: "),
     };
-    let tally = campaign::run(
-        plans.len(),
-        THREADS,
-        End::Last,
-        |number| sweep::run(&plans[number], subject, false),
-        |_| (),
-    );
+    let tally =
+        campaign::run(plans.len(), THREADS, End::Last, |number| sweep::run(&plans[number], subject, false), |_| ());
     expect_all_passed(&tally, |number| {
         let plan = &plans[number];
         let report = sweep::run(plan, subject, true);
@@ -176,10 +162,6 @@ mod long_stories {
 #[test]
 fn a_seed_replays_exactly() {
     for seed in 0..8 {
-        assert_eq!(
-            history::run(seed, true).trace,
-            history::run(seed, true).trace,
-            "seed {seed}"
-        );
+        assert_eq!(history::run(seed, true).trace, history::run(seed, true).trace, "seed {seed}");
     }
 }

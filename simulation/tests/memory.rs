@@ -20,11 +20,7 @@ fn nothing_is_kept_of_what_is_gone() {
     for (part, first) in &soak.most[0] {
         assert!(*first > 0, "{part} were not used at all: {:?}", soak.most);
         // Back-off is random, so that rounds differ a little.
-        let bound = if *part == "shortages" {
-            shortages
-        } else {
-            first + first / 5 + 2
-        };
+        let bound = if *part == "shortages" { shortages } else { first + first / 5 + 2 };
         for later in &soak.most {
             assert!(later[part] <= bound, "{part} grow from round to round: {:?}", soak.most);
         }

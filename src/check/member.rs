@@ -64,10 +64,7 @@ pub(super) fn facts(file: &Path, context: Option<&str>) -> Result<MemberFacts> {
     let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let options = KubeConfigOptions {
-            context: context.map(str::to_owned),
-            ..KubeConfigOptions::default()
-        };
+        let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
         let mut config = proxy::of_environment(config.with_context(|| format!("cannot use {}", file.display()))?);
         config.connect_timeout = Some(REQUEST_TIMEOUT);
@@ -154,15 +151,10 @@ async fn readiness(client: &Client) -> Reached {
 
 async fn user(client: &Client) -> Result<User, String> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = reviews
-        .create(&PostParams::default(), &SelfSubjectReview::default())
-        .await;
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await;
     let user = told(review)?.status.and_then(|status| status.user_info);
     let user = user.ok_or("the API server does not say who the user is")?;
-    Ok(User {
-        name: user.username.unwrap_or_default(),
-        groups: user.groups.unwrap_or_default(),
-    })
+    Ok(User { name: user.username.unwrap_or_default(), groups: user.groups.unwrap_or_default() })
 }
 
 /// The resources that the API server serves, and the groups whose discovery fails.
@@ -193,16 +185,10 @@ async fn resources(client: &Client) -> (Result<BTreeSet<Resource>, String>, Vec<
 
 async fn dry_run(client: &Client) -> kube::Result<()> {
     let namespace = Namespace {
-        metadata: ObjectMeta {
-            generate_name: Some("capa-rs-check-".to_owned()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { generate_name: Some("capa-rs-check-".to_owned()), ..ObjectMeta::default() },
         ..Namespace::default()
     };
-    let parameters = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
     namespaces(client).create(&parameters, &namespace).await?;
     let name = "capa-rs-check";
     let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
@@ -221,10 +207,7 @@ async fn watch(client: &Client) -> Result<(), String> {
         Ok(Some(Ok(_))) => Ok(()),
         Ok(Some(Err(error))) => Err(described(&error)),
         Ok(None) => Err("a watch of namespaces ended without an event".to_owned()),
-        Err(_) => Err(format!(
-            "a watch of namespaces had no event within {} s",
-            WATCH_TIMEOUT.as_secs()
-        )),
+        Err(_) => Err(format!("a watch of namespaces had no event within {} s", WATCH_TIMEOUT.as_secs())),
     }
 }
 
@@ -245,10 +228,7 @@ async fn clock(client: &Client) -> Result<i64, String> {
     let request = http::Request::get("/version").body(Body::empty());
     let request = request.map_err(|error| error.to_string())?;
     let answer = told(client.send(request).await)?;
-    let date = answer
-        .headers()
-        .get(http::header::DATE)
-        .and_then(|date| date.to_str().ok());
+    let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
     let date = date.ok_or("its answers have no date")?;
     let date = rfc2822::parse(date).map_err(|error| format!("its date {date:?} cannot be read: {error}"))?;
     Ok(date.timestamp().as_second() - Timestamp::now().as_second())
@@ -256,10 +236,7 @@ async fn clock(client: &Client) -> Result<i64, String> {
 
 async fn cluster_id(client: &Client) -> Result<String, String> {
     let namespace = told(namespaces(client).get_metadata("kube-system").await)?;
-    namespace
-        .metadata
-        .uid
-        .ok_or_else(|| "the namespace kube-system has no UID".to_owned())
+    namespace.metadata.uid.ok_or_else(|| "the namespace kube-system has no UID".to_owned())
 }
 
 async fn missing_rights(client: &Client, rights: &[(&str, &str, &str)]) -> kube::Result<Vec<String>> {
@@ -282,11 +259,7 @@ async fn missing_rights(client: &Client, rights: &[(&str, &str, &str)]) -> kube:
         };
         let answer = reviews.create(&PostParams::default(), &review).await?;
         if !answer.status.is_some_and(|status| status.allowed) {
-            let text = if *verb == "*" {
-                "do everything".to_owned()
-            } else {
-                format!("{verb} {resource}")
-            };
+            let text = if *verb == "*" { "do everything".to_owned() } else { format!("{verb} {resource}") };
             missing.push(text);
         }
     }
@@ -303,16 +276,10 @@ async fn token(client: &Client) -> Option<Result<(), String>> {
     let (name, namespace) = (first.metadata.name?, first.metadata.namespace?);
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &namespace);
     let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: Some(600),
-            ..TokenRequestSpec::default()
-        },
+        spec: TokenRequestSpec { expiration_seconds: Some(600), ..TokenRequestSpec::default() },
         ..TokenRequest::default()
     };
-    let parameters = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let answer = accounts.create_token_request(&name, &parameters, &request).await;
     Some(told(answer).map(drop))
 }

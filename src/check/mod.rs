@@ -30,26 +30,20 @@ pub(crate) struct Flags {
 #[derive(Debug, Subcommand)]
 enum Subject {
     /// Check the infrastructure that the objects in a file require. Needs AWS credentials and no management cluster.
-    #[command(
-        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
+    #[command(after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
                       capa-rs check network -f cluster.yaml\n  \
                       capa-rs check network -f cluster.yaml --skip S7,L -o json\n  \
                       capa-rs check network --facts facts.json\n  \
-                      capa-rs check network --explain G8"
-    )]
+                      capa-rs check network --explain G8")]
     Network(NetworkFlags),
     /// Check the infrastructure of a Cluster in the management cluster, and the objects that describe its network.
-    #[command(
-        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExample:\n  \
-                      capa-rs check cluster prod -n team-a"
-    )]
+    #[command(after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExample:\n  \
+                      capa-rs check cluster prod -n team-a")]
     Cluster(ClusterFlags),
     /// Check whether the API server of a kubeconfig can be a member of a fleet engine. Changes nothing in the cluster.
-    #[command(
-        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
+    #[command(after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
                       capa-rs check member workload.kubeconfig\n  \
-                      capa-rs check member workload.kubeconfig --skip P -o json"
-    )]
+                      capa-rs check member workload.kubeconfig --skip P -o json")]
     Member(MemberFlags),
 }
 
@@ -258,23 +252,13 @@ fn selection<F: 'static>(flags: &OutputFlags, rules: impl IntoIterator<Item = &'
     let rules: Vec<&Rule<F>> = rules.into_iter().collect();
     for name in flags.only.iter().chain(&flags.skip) {
         let is_category = |rule: &&Rule<F>| *name == rule.category.letter().to_string();
-        ensure!(
-            rules.iter().any(|rule| is_category(rule) || rule.id == name),
-            "there is no rule or category {name}"
-        );
+        ensure!(rules.iter().any(|rule| is_category(rule) || rule.id == name), "there is no rule or category {name}");
     }
-    Ok(Selection {
-        only: flags.only.iter().cloned().collect(),
-        skip: flags.skip.iter().cloned().collect(),
-    })
+    Ok(Selection { only: flags.only.iter().cloned().collect(), skip: flags.skip.iter().cloned().collect() })
 }
 
 fn code<F: 'static>(report: &Report<F>) -> ExitCode {
-    if report.findings().next().is_some() {
-        ExitCode::from(FINDINGS)
-    } else {
-        ExitCode::SUCCESS
-    }
+    if report.findings().next().is_some() { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }
 }
 
 fn json<F: 'static>(report: &Report<F>) -> Result<String> {
@@ -282,10 +266,8 @@ fn json<F: 'static>(report: &Report<F>) -> Result<String> {
         let answers = report.answers.iter().filter(|answer| answer.outcome == *wanted);
         answers.map(|answer| answer.rule.id).collect()
     };
-    let unknown: Vec<_> = report
-        .unknown()
-        .map(|(rule, missing)| serde_json::json!({"rule": rule.id, "missing": missing}))
-        .collect();
+    let unknown: Vec<_> =
+        report.unknown().map(|(rule, missing)| serde_json::json!({"rule": rule.id, "missing": missing})).collect();
     let document = serde_json::json!({
         "findings": report.findings().collect::<Vec<_>>(),
         "passed": of(&Outcome::Passed),
@@ -308,11 +290,7 @@ mod tests {
     }
 
     fn flags(line: &str) -> OutputFlags {
-        match Line::try_parse_from(line.split(' '))
-            .expect("a command line")
-            .flags
-            .subject
-        {
+        match Line::try_parse_from(line.split(' ')).expect("a command line").flags.subject {
             Subject::Network(flags) => flags.output,
             Subject::Cluster(flags) => flags.output,
             Subject::Member(flags) => flags.output,

@@ -38,9 +38,7 @@ pub(super) fn report<F: 'static>(report: &Report<F>, style: Style, verbose: bool
     let mut text = String::new();
     for category in Category::iter() {
         let answers: Vec<&RuleAnswer<F>> = report.of_category(category).collect();
-        let shown = answers
-            .iter()
-            .filter(|answer| verbose || answer.outcome != Outcome::NotApplicable);
+        let shown = answers.iter().filter(|answer| verbose || answer.outcome != Outcome::NotApplicable);
         let lines: String = shown.map(|answer| line(answer, style)).collect();
         if !lines.is_empty() {
             let title = category.to_string();
@@ -54,30 +52,17 @@ fn line<F: 'static>(answer: &RuleAnswer<F>, style: Style) -> String {
     let Rule { id, title, .. } = answer.rule;
     match &answer.outcome {
         Outcome::Passed => format!("{} {id} {title}\n", style.paint(Colour::Green, "√")),
-        Outcome::NotApplicable => format!(
-            "{} {id} {title}: nothing of this is asked for\n",
-            style.paint(Colour::Grey, "-")
-        ),
+        Outcome::NotApplicable => {
+            format!("{} {id} {title}: nothing of this is asked for\n", style.paint(Colour::Grey, "-"))
+        }
         Outcome::Unknown(missing) => {
-            format!(
-                "{} {id} {title}\n    not checked: {missing}\n",
-                style.paint(Colour::Yellow, "?")
-            )
+            format!("{} {id} {title}\n    not checked: {missing}\n", style.paint(Colour::Yellow, "?"))
         }
         Outcome::Failed(findings) => {
-            let is_blocked = findings
-                .iter()
-                .any(|finding| finding.severity == FindingSeverity::Blocking);
-            let sign = if is_blocked {
-                style.paint(Colour::Red, "×")
-            } else {
-                style.paint(Colour::Yellow, "‼")
-            };
+            let is_blocked = findings.iter().any(|finding| finding.severity == FindingSeverity::Blocking);
+            let sign = if is_blocked { style.paint(Colour::Red, "×") } else { style.paint(Colour::Yellow, "‼") };
             let details = details(findings, style);
-            format!(
-                "{sign} {id} {title}\n{details}    see docs/preflight.md#{}\n",
-                id.to_lowercase()
-            )
+            format!("{sign} {id} {title}\n{details}    see docs/preflight.md#{}\n", id.to_lowercase())
         }
     }
 }
@@ -113,11 +98,7 @@ fn summary<F: 'static>(report: &Report<F>, style: Style) -> String {
     let of = |severity| report.findings().filter(|finding| finding.severity == severity).count();
     let (blocking, warnings) = (of(FindingSeverity::Blocking), of(FindingSeverity::Warning));
     let unknown = report.unknown().count();
-    let passed = report
-        .answers
-        .iter()
-        .filter(|answer| answer.outcome == Outcome::Passed)
-        .count();
+    let passed = report.answers.iter().filter(|answer| answer.outcome == Outcome::Passed).count();
     let sign = match (blocking, warnings) {
         (0, 0) => style.paint(Colour::Green, "√"),
         (0, _) => style.paint(Colour::Yellow, "‼"),
@@ -149,10 +130,7 @@ mod tests {
 
     fn facts() -> Facts {
         let mut demand = Demand::default();
-        demand.network.vpc = Some(NetworkVpc {
-            id: "vpc-0000000a".to_owned(),
-            ..NetworkVpc::default()
-        });
+        demand.network.vpc = Some(NetworkVpc { id: "vpc-0000000a".to_owned(), ..NetworkVpc::default() });
         Facts {
             demand,
             vpc: Answer::Found(Some(Vpc {
@@ -160,20 +138,14 @@ mod tests {
                 state: "available".to_owned(),
                 ..Vpc::default()
             })),
-            vpc_dns: Answer::Found(VpcDns {
-                support: true,
-                hostnames: false,
-            }),
+            vpc_dns: Answer::Found(VpcDns { support: true, hostnames: false }),
             ..Facts::default()
         }
     }
 
     fn text(style: Style, verbose: bool) -> String {
         let only = ["V1", "V2", "V3", "V4", "V6"].map(str::to_owned).into();
-        let selection = Selection {
-            only,
-            ..Selection::default()
-        };
+        let selection = Selection { only, ..Selection::default() };
         report(&check(&facts(), &selection), style, verbose)
     }
 
@@ -197,10 +169,7 @@ endpoints do not work.
 × 1 blocking, 0 warnings, 2 rules kept, 1 not checked
 ";
         assert_eq!(text(Style::Plain, false), expected);
-        assert!(
-            text(Style::Plain, true).contains("- V6 "),
-            "what is not asked for is shown on request"
-        );
+        assert!(text(Style::Plain, true).contains("- V6 "), "what is not asked for is shown on request");
         let coloured = text(Style::Coloured, false);
         assert!(coloured.contains("\u{1b}[31m×\u{1b}[0m V3"), "{coloured}");
     }
@@ -208,9 +177,6 @@ endpoints do not work.
     #[test]
     fn an_explanation_needs_no_facts() {
         let text = explanation(rule("G8").unwrap());
-        assert!(
-            text.starts_with("G8 All machines admit") && text.contains("Severity: Blocking"),
-            "{text}"
-        );
+        assert!(text.starts_with("G8 All machines admit") && text.contains("Severity: Blocking"), "{text}");
     }
 }

@@ -48,9 +48,8 @@ impl ClusterUse {
         let by_name = by_name || targets.any(|target| target.load_balancer_name.is_some());
         let groups: BTreeSet<&str> = demand.target_group_arns();
         let classic = demand.network.control_plane_targets.iter();
-        let classic: BTreeSet<String> = classic
-            .filter_map(|target| target.classic_load_balancer_name.clone())
-            .collect();
+        let classic: BTreeSet<String> =
+            classic.filter_map(|target| target.classic_load_balancer_name.clone()).collect();
         let targets_are_known = !searched && !by_name;
 
         let mut named = BTreeMap::new();
@@ -59,58 +58,26 @@ impl ClusterUse {
                 named.insert(kind, names);
             }
         };
-        name(
-            "subnet",
-            !searched && !subnets_by_filter,
-            owned(demand.subnet_ids(None)),
-        );
-        name(
-            "security-group",
-            !searched && !groups_by_filter,
-            owned(demand.group_ids(None)),
-        );
-        name(
-            "image",
-            !images_by_name && !demand.machines.is_empty(),
-            images.collect(),
-        );
+        name("subnet", !searched && !subnets_by_filter, owned(demand.subnet_ids(None)));
+        name("security-group", !searched && !groups_by_filter, owned(demand.group_ids(None)));
+        name("image", !images_by_name && !demand.machines.is_empty(), images.collect());
         name("key-pair", !searched, keys.map(str::to_owned).collect());
         let of_machines =
             |field: fn(&AWSMachineSpec) -> Option<&String>| machines().filter_map(field).cloned().collect();
         let are_known = !demand.machines.is_empty();
-        name(
-            "placement-group",
-            are_known,
-            of_machines(|spec| spec.placement_group_name.as_ref()),
-        );
-        name(
-            "capacity-reservation",
-            are_known,
-            of_machines(|spec| spec.capacity_reservation_id.as_ref()),
-        );
+        name("placement-group", are_known, of_machines(|spec| spec.placement_group_name.as_ref()));
+        name("capacity-reservation", are_known, of_machines(|spec| spec.capacity_reservation_id.as_ref()));
         let allocates_hosts = !are_known || any(|spec| spec.dynamic_host_allocation.is_some());
         // The id of a host is not known before its allocation.
         name("dedicated-host/*", are_known && !allocates_hosts, BTreeSet::new());
-        name(
-            "dedicated-host/h-*",
-            are_known && !allocates_hosts,
-            of_machines(|spec| spec.host_id.as_ref()),
-        );
+        name("dedicated-host/h-*", are_known && !allocates_hosts, of_machines(|spec| spec.host_id.as_ref()));
         let allocates_addresses = !are_known || any(|spec| spec.elastic_ip_pool.is_some());
         name("elastic-ip", are_known && !allocates_addresses, BTreeSet::new());
-        name(
-            "ipv4pool-ec2",
-            are_known,
-            of_machines(|spec| spec.elastic_ip_pool.as_ref()?.public_ipv4_pool.as_ref()),
-        );
+        name("ipv4pool-ec2", are_known, of_machines(|spec| spec.elastic_ip_pool.as_ref()?.public_ipv4_pool.as_ref()));
         let interfaces = machines().flat_map(|spec| &spec.network_interfaces);
         name("network-interface/eni-*", are_known, interfaces.cloned().collect());
         let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
-        name(
-            "targetgroup",
-            targets_are_known,
-            arns.map(|(_, rest)| rest.to_owned()).collect(),
-        );
+        name("targetgroup", targets_are_known, arns.map(|(_, rest)| rest.to_owned()).collect());
         name("loadbalancer", targets_are_known, classic.clone());
 
         let checks = spec.effective_preflight_mode() != PreflightMode::Disabled;
@@ -126,10 +93,7 @@ impl ClusterUse {
         let keeps_objects = sources || (bucket_for_data.is_some() && (unknown || any(AWSMachineSpec::may_use_bucket)));
         let presigns = bucket_for_data.is_none_or(|bucket| bucket.presigned_url_duration.is_some());
         let purposes = [
-            (
-                "DescribeCapacityReservations",
-                any(|spec| spec.capacity_reservation_id.is_some()),
-            ),
+            ("DescribeCapacityReservations", any(|spec| spec.capacity_reservation_id.is_some())),
             ("DescribeHosts", any(|spec| spec.host_id.is_some()) || allocates_hosts),
             ("AllocateHosts", allocates_hosts),
             ("ReleaseHosts", allocates_hosts),
@@ -138,18 +102,9 @@ impl ClusterUse {
             ("AllocateAddress", allocates_addresses),
             ("AssociateAddress", allocates_addresses),
             ("ReleaseAddress", allocates_addresses),
-            (
-                "DescribePlacementGroups",
-                any(|spec| spec.placement_group_name.is_some()),
-            ),
-            (
-                "DescribeNetworkInterfaces",
-                any(|spec| !spec.network_interfaces.is_empty()),
-            ),
-            (
-                "GetParameter",
-                any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some())),
-            ),
+            ("DescribePlacementGroups", any(|spec| spec.placement_group_name.is_some())),
+            ("DescribeNetworkInterfaces", any(|spec| !spec.network_interfaces.is_empty())),
+            ("GetParameter", any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some()))),
             ("CreateSecret", keeps(SecretsBackend::SecretsManager)),
             ("PutSecretValue", keeps(SecretsBackend::SecretsManager)),
             ("DeleteSecret", keeps(SecretsBackend::SecretsManager)),
@@ -221,10 +176,7 @@ impl ClusterUse {
         let kind = resource.split('/').next().unwrap_or_default();
         match self.named.get(resource).or_else(|| self.named.get(kind)) {
             None => vec![format!("{service}:{region}:{account}:{resource}")],
-            Some(names) => names
-                .iter()
-                .map(|name| format!("{service}:{region}:{account}:{kind}/{name}"))
-                .collect(),
+            Some(names) => names.iter().map(|name| format!("{service}:{region}:{account}:{kind}/{name}")).collect(),
         }
     }
 }

@@ -25,16 +25,9 @@ pub(super) fn parts() -> Result<[(&'static str, String); 6]> {
 
 /// The statements in which the policy for one cluster differs from the policy for all clusters.
 fn of_one_cluster(policy: &Policy) -> Policy {
-    let given = Given {
-        clusters: vec!["team-a/dev".to_owned()],
-        ..Given::default_of(Partition::Aws)
-    };
+    let given = Given { clusters: vec!["team-a/dev".to_owned()], ..Given::default_of(Partition::Aws) };
     let of_cluster = Policy::of_controller(&given).statement.into_iter();
-    Policy::new(
-        of_cluster
-            .filter(|statement| !policy.statement.contains(statement))
-            .collect(),
-    )
+    Policy::new(of_cluster.filter(|statement| !policy.statement.contains(statement)).collect())
 }
 
 /// Actions of the controller.
@@ -59,13 +52,7 @@ fn nodes() -> String {
             Nodes::ControlPlane => "control plane",
         };
         let actions: Vec<_> = need.actions.iter().map(|action| format!("`{action}`")).collect();
-        let _ = writeln!(
-            table,
-            "| {} | {on} | {} | {} |",
-            need.name,
-            actions.join(", "),
-            need.why
-        );
+        let _ = writeln!(table, "| {} | {on} | {} | {} |", need.name, actions.join(", "), need.why);
     }
     table
 }

@@ -91,9 +91,7 @@ enum Output {
 
 pub(crate) fn run(flags: &Flags) -> Result<()> {
     if let Some(file) = &flags.update {
-        return document::parts()?
-            .iter()
-            .try_for_each(|(name, content)| markdown::update(file, name, content));
+        return document::parts()?.iter().try_for_each(|(name, content)| markdown::update(file, name, content));
     }
     Ok(io::stdout().lock().write_all(printed(flags)?.as_bytes())?)
 }
@@ -108,11 +106,7 @@ fn printed(flags: &Flags) -> Result<String> {
     match flags.output {
         Output::Json => Ok(policy.json()? + "\n"),
         Output::Actions => {
-            let mut actions: Vec<_> = policy
-                .statement
-                .into_iter()
-                .flat_map(|statement| statement.action)
-                .collect();
+            let mut actions: Vec<_> = policy.statement.into_iter().flat_map(|statement| statement.action).collect();
             actions.sort_unstable();
             actions.dedup();
             Ok(actions.join("\n") + "\n")
@@ -148,11 +142,7 @@ fn given(flags: &Flags) -> Result<Given> {
         None => (flags.cluster.clone(), None),
     };
     Ok(Given {
-        machine_roles: if machine_roles.is_empty() {
-            default.machine_roles
-        } else {
-            machine_roles
-        },
+        machine_roles: if machine_roles.is_empty() { default.machine_roles } else { machine_roles },
         identity_roles: arns("assume-role", "iam", ":role/", &flags.assume_role)?,
         encryption_keys: arns("kms-key", "kms", ":key/", &flags.kms_key)?,
         clusters,
@@ -165,10 +155,7 @@ fn given(flags: &Flags) -> Result<Given> {
 /// contains the name of the cluster.
 fn given_of_network(flags: &Flags) -> Result<Given> {
     let given = given(flags)?;
-    ensure!(
-        given.clusters.len() <= 1,
-        "--cluster: a policy for managed clusters is for one of them, or for all"
-    );
+    ensure!(given.clusters.len() <= 1, "--cluster: a policy for managed clusters is for one of them, or for all");
     let name = given.clusters.iter().find_map(|cluster| cluster.split_once('/'));
     ensure!(
         name.is_none_or(|(_, name)| !name.contains('*')),
@@ -237,24 +224,16 @@ mod tests {
             "iam --kms-key alias/a",
         ] {
             let error = print(line).expect_err(line).to_string();
-            assert!(
-                error.starts_with("--") && error.contains("want an ARN"),
-                "{line}: {error}"
-            );
+            assert!(error.starts_with("--") && error.contains("want an ARN"), "{line}: {error}");
         }
     }
 
     #[test]
     fn clusters_are_named_with_their_namespace() {
         let text = print("iam --cluster team-a/dev --cluster team-b/*").expect("a policy");
-        assert!(
-            text.contains("\"team-a/dev\"") && text.contains("\"team-b/*\""),
-            "{text}"
-        );
+        assert!(text.contains("\"team-a/dev\"") && text.contains("\"team-b/*\""), "{text}");
         for cluster in ["dev", "/dev", "team-a/", "team-a/dev/x"] {
-            let error = print(&format!("iam --cluster {cluster}"))
-                .expect_err(cluster)
-                .to_string();
+            let error = print(&format!("iam --cluster {cluster}")).expect_err(cluster).to_string();
             assert!(error.contains("want NAMESPACE/NAME"), "{error}");
         }
     }
@@ -262,25 +241,13 @@ mod tests {
     #[test]
     fn a_policy_for_managed_clusters_is_for_one_or_for_all() {
         let all = print("iam managed").expect("a policy");
-        assert!(
-            !all.contains("Tag/sigs.k8s.io/cluster-api-provider-aws/cluster/"),
-            "{all}"
-        );
+        assert!(!all.contains("Tag/sigs.k8s.io/cluster-api-provider-aws/cluster/"), "{all}");
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
-        for line in [
-            "iam managed --cluster team-a/prod".to_owned(),
-            format!("iam managed -f {example}"),
-        ] {
+        for line in ["iam managed --cluster team-a/prod".to_owned(), format!("iam managed -f {example}")] {
             let one = print(&line).expect("a policy");
-            assert!(
-                one.contains("aws/cluster/prod\"") && one.contains("*:subnet/*\""),
-                "{line}: {one}"
-            );
+            assert!(one.contains("aws/cluster/prod\"") && one.contains("*:subnet/*\""), "{line}: {one}");
         }
-        for line in [
-            "iam managed --cluster team-a/dev --cluster team-a/prod",
-            "iam managed --cluster team-a/*",
-        ] {
+        for line in ["iam managed --cluster team-a/dev --cluster team-a/prod", "iam managed --cluster team-a/*"] {
             let error = print(line).expect_err(line).to_string();
             assert!(error.contains("a policy for managed clusters"), "{error}");
         }
@@ -290,10 +257,7 @@ mod tests {
     fn actions_are_listed_once_and_in_order() {
         let text = print("iam node --output actions").expect("actions");
         let lines: Vec<_> = text.lines().collect();
-        assert!(
-            lines.is_sorted() && lines.contains(&"ecr:GetAuthorizationToken"),
-            "{text}"
-        );
+        assert!(lines.is_sorted() && lines.contains(&"ecr:GetAuthorizationToken"), "{text}");
         assert!(!text.contains("elasticloadbalancing"), "{text}");
         let text = print("iam control-plane --output actions").expect("actions");
         assert!(text.contains("elasticloadbalancing:CreateLoadBalancer\n"), "{text}");
@@ -304,14 +268,8 @@ mod tests {
     fn the_policy_for_a_file_allows_what_its_cluster_uses_and_no_more() {
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
         let actions = print(&format!("iam -f {example} -o actions")).expect("actions");
-        assert!(
-            !actions.contains("DescribeHosts") && actions.contains("DescribePlacementGroups"),
-            "{actions}"
-        );
-        assert!(
-            actions.contains("RegisterTargets") && !actions.contains("iam:PassRole"),
-            "{actions}"
-        );
+        assert!(!actions.contains("DescribeHosts") && actions.contains("DescribePlacementGroups"), "{actions}");
+        assert!(actions.contains("RegisterTargets") && !actions.contains("iam:PassRole"), "{actions}");
         let policy = print(&format!("iam -f {example}")).expect("a policy");
         for resource in [
             "ec2:eu-west-1:*:subnet/subnet-0000000a",
@@ -325,15 +283,9 @@ mod tests {
         ] {
             assert!(policy.contains(&format!("{resource}\"")), "{resource}: {policy}");
         }
-        for resource in [
-            "subnet/*",
-            "image/*",
-            "targetgroup/*",
-            "loadbalancer/",
-            "dedicated-host/",
-            "AllocateHosts",
-            "s3:::*/",
-        ] {
+        for resource in
+            ["subnet/*", "image/*", "targetgroup/*", "loadbalancer/", "dedicated-host/", "AllocateHosts", "s3:::*/"]
+        {
             assert!(!policy.contains(resource), "{resource}: {policy}");
         }
     }
@@ -373,10 +325,7 @@ mod tests {
             assert_ne!(allocating, example);
             let described = objects::parse(&allocating).expect("a cluster");
             let (_, cluster_use) = of_cluster(described);
-            let policy = Policy::of_controller(&Given {
-                only: Some(cluster_use),
-                ..Given::default_of(Partition::Aws)
-            });
+            let policy = Policy::of_controller(&Given { only: Some(cluster_use), ..Given::default_of(Partition::Aws) });
             let policy = policy.json().expect("JSON");
             for part in parts {
                 assert!(policy.contains(part), "{part}: {policy}");

@@ -173,11 +173,7 @@ pub(super) const NEEDS: &[Need] = &[
         resources: &[
             "iam::*:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing",
         ],
-        condition: Some((
-            "StringEquals",
-            "iam:AWSServiceName",
-            "elasticloadbalancing.amazonaws.com",
-        )),
+        condition: Some(("StringEquals", "iam:AWSServiceName", "elasticloadbalancing.amazonaws.com")),
         why: "the first load balancer of an account makes this role",
     },
     Need {
@@ -208,9 +204,7 @@ pub(super) const NEEDS: &[Need] = &[
 
 /// The policy for these nodes. Control plane nodes also need the permissions of all nodes.
 pub(super) fn policy(nodes: Nodes, partition: Partition) -> Policy {
-    let needed = NEEDS
-        .iter()
-        .filter(|need| need.on == Nodes::All || nodes == Nodes::ControlPlane);
+    let needed = NEEDS.iter().filter(|need| need.on == Nodes::All || nodes == Nodes::ControlPlane);
     Policy::new(needed.map(|need| need.statement(partition)).collect())
 }
 
@@ -264,9 +258,7 @@ mod tests {
             "secretsmanager:Get",
             "ssm:Get",
         ];
-        let changes: Vec<_> = changes
-            .filter(|action| !reads.iter().any(|read| action.starts_with(read)))
-            .collect();
+        let changes: Vec<_> = changes.filter(|action| !reads.iter().any(|read| action.starts_with(read))).collect();
         let of_bootstrap_data = ["secretsmanager:DeleteSecret", "ssm:DeleteParameter"];
         let of_interfaces = ["ec2:AssignIpv6Addresses", "ec2:CreateTags"];
         assert_eq!(changes, [of_bootstrap_data, of_interfaces].concat());

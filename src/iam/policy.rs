@@ -85,10 +85,7 @@ impl Given {
     fn machines(&self) -> Vec<String> {
         let namespaces = self.clusters.iter().filter_map(|cluster| cluster.split_once('/'));
         let namespaces: BTreeSet<&str> = namespaces.map(|(namespace, _)| namespace).collect();
-        namespaces
-            .into_iter()
-            .map(|namespace| format!("{namespace}/*"))
-            .collect()
+        namespaces.into_iter().map(|namespace| format!("{namespace}/*")).collect()
     }
 
     fn resources(&self, resources: Resources) -> Vec<String> {
@@ -110,9 +107,7 @@ impl Given {
     /// The actions that create resources with the tags of machines.
     fn creating(&self) -> Vec<String> {
         let only = self.only.as_ref();
-        let used = CREATING
-            .iter()
-            .filter(|name| only.is_none_or(|cluster_use| cluster_use.uses(name)));
+        let used = CREATING.iter().filter(|name| only.is_none_or(|cluster_use| cluster_use.uses(name)));
         used.map(|name| (*name).to_owned()).collect()
     }
 
@@ -129,11 +124,8 @@ impl Given {
                 Conditions::from([("StringLike".to_owned(), named.collect())])
             }
             Condition::MarkedForOtherTags => {
-                let own = [
-                    MACHINE_NAME_TAG.to_owned(),
-                    format!("{OWN_TAG_PREFIX}*"),
-                    "kubernetes.io/cluster/*".to_owned(),
-                ];
+                let own =
+                    [MACHINE_NAME_TAG.to_owned(), format!("{OWN_TAG_PREFIX}*"), "kubernetes.io/cluster/*".to_owned()];
                 tags_other_than(own, self.condition(Condition::Marked))
             }
             // The policy names the targets, so they need no tag.
@@ -219,13 +211,7 @@ pub(super) struct Statement {
 impl Statement {
     /// Allows the actions on the resources.
     pub(super) fn allow(sid: &str, action: Vec<String>, resource: Vec<String>, condition: Conditions) -> Self {
-        Self {
-            sid: sid.to_owned(),
-            effect: "Allow",
-            action,
-            resource,
-            condition,
-        }
+        Self { sid: sid.to_owned(), effect: "Allow", action, resource, condition }
     }
 }
 
@@ -244,10 +230,7 @@ impl Statement {
 
 impl Policy {
     pub(super) fn new(statement: Vec<Statement>) -> Self {
-        Self {
-            version: "2012-10-17",
-            statement,
-        }
+        Self { version: "2012-10-17", statement }
     }
 
     /// The policy of the controller.
@@ -265,21 +248,15 @@ impl Policy {
     /// One statement for each grant of a table that has at least one resource.
     fn of(table: &[Action], given: &Given) -> Self {
         let mut statements: Vec<Statement> = Vec::new();
-        let used = table.iter().filter(|action| {
-            given
-                .only
-                .as_ref()
-                .is_none_or(|cluster_use| cluster_use.includes(action))
-        });
+        let used =
+            table.iter().filter(|action| given.only.as_ref().is_none_or(|cluster_use| cluster_use.includes(action)));
         for (action, grant) in used.flat_map(|action| action.grants.iter().map(move |grant| (action, grant))) {
             let name = format!("{}:{}", action.service, action.name);
             if let Some(statement) = statements.iter_mut().find(|statement| statement.sid == grant.name) {
                 statement.action.push(name);
                 continue;
             }
-            let Grant {
-                resources, condition, ..
-            } = *grant;
+            let Grant { resources, condition, .. } = *grant;
             let resources = given.resources(resources);
             if !resources.is_empty() {
                 let condition = given.condition(condition);
@@ -357,10 +334,7 @@ mod tests {
     #[test]
     fn the_rights_of_single_clusters_depend_on_tags() {
         let clusters = ["team-a/dev", "team-a/test", "team-b/*"].map(str::to_owned).to_vec();
-        let given = Given {
-            clusters: clusters.clone(),
-            ..Given::default_of(Partition::Aws)
-        };
+        let given = Given { clusters: clusters.clone(), ..Given::default_of(Partition::Aws) };
         let policy = Policy::of_controller(&given);
         assert_eq!(
             statement(&policy, "ChangeTargets")["Condition"],
@@ -434,10 +408,7 @@ mod tests {
     }
 
     fn of_cluster(cluster: &str) -> Given {
-        Given {
-            clusters: vec![cluster.to_owned()],
-            ..Given::default_of(Partition::Aws)
-        }
+        Given { clusters: vec![cluster.to_owned()], ..Given::default_of(Partition::Aws) }
     }
 
     #[test]
@@ -481,11 +452,7 @@ mod tests {
         );
         let reads = statement(&everybody, "Read");
         let reads = reads["Action"].as_array().cloned().unwrap_or_default();
-        assert!(
-            reads
-                .iter()
-                .all(|action| action.as_str().is_some_and(|name| name.contains(":Describe")))
-        );
+        assert!(reads.iter().all(|action| action.as_str().is_some_and(|name| name.contains(":Describe"))));
         // The tags of a subnet in a request do not allow its creation in somebody else's VPC.
         assert_eq!(
             statement(&everybody, "CreateInNetworks")["Resource"],

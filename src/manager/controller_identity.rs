@@ -32,9 +32,7 @@ pub(super) async fn create(
     stop: CancellationToken,
 ) -> Result<(), Infallible> {
     let identities: Api<AWSClusterControllerIdentity> = Api::all(runtime.client.clone());
-    let spec = AWSClusterControllerIdentitySpec {
-        allowed_namespaces: Some(AllowedNamespaces::default()),
-    };
+    let spec = AWSClusterControllerIdentitySpec { allowed_namespaces: Some(AllowedNamespaces::default()) };
     let identity = AWSClusterControllerIdentity::new(IdentityReference::CONTROLLER_IDENTITY_NAME, spec);
     let work = async {
         // Filled caches show that the kind is served.
@@ -95,10 +93,7 @@ async fn until_done<T, F>(attempted: &str, attempt: impl Fn() -> F) -> T
 where
     F: Future<Output = kube::Result<T>>,
 {
-    let backoff = Backoff::new(BackoffSettings {
-        cap: MAX_DELAY,
-        ..BackoffSettings::default()
-    });
+    let backoff = Backoff::new(BackoffSettings { cap: MAX_DELAY, ..BackoffSettings::default() });
     let mut failure = RepeatedFailure::new(attempted);
     loop {
         match attempt().await {
@@ -125,9 +120,7 @@ mod tests {
     use super::*;
 
     fn refused(code: u16, reason: &str) -> kube::Result<()> {
-        Err(kube::Error::Api(
-            Status::failure("refused", reason).with_code(code).boxed(),
-        ))
+        Err(kube::Error::Api(Status::failure("refused", reason).with_code(code).boxed()))
     }
 
     /// A fake Lease with or without the annotation, and the answers to creations.
@@ -139,11 +132,7 @@ mod tests {
 
     impl World {
         fn new(was_there: bool, answers: Vec<kube::Result<()>>) -> Self {
-            Self {
-                was_there: Mutex::new(was_there),
-                answers: Mutex::new(answers.into()),
-                tries: Mutex::new(0),
-            }
+            Self { was_there: Mutex::new(was_there), answers: Mutex::new(answers.into()), tries: Mutex::new(0) }
         }
 
         /// The number of tries to create, and how long they took.
@@ -173,10 +162,7 @@ mod tests {
         let (tries, elapsed) = World::new(false, answers).start_manager().await;
         assert_eq!(tries, 11);
         // The delays are 1, 2, 4, 8, 16 and 32 s, then a minute each. Each delay may be shorter by a quarter.
-        assert!(
-            elapsed > Duration::from_secs(220) && elapsed < Duration::from_secs(305),
-            "{elapsed:?}"
-        );
+        assert!(elapsed > Duration::from_secs(220) && elapsed < Duration::from_secs(305), "{elapsed:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,12 +81,8 @@ impl Wiring {
             malformed.publish_events(self.runtime.events.clone(), Reason::InvalidSpec.as_str(), tasks.stop());
         tasks.spawn("events about malformed objects", published);
         let client = self.runtime.client.clone();
-        let policies = look_for_policies(
-            client,
-            &meta::ADMISSION_POLICIES,
-            self.flags.sync_period.into(),
-            tasks.stop(),
-        );
+        let policies =
+            look_for_policies(client, &meta::ADMISSION_POLICIES, self.flags.sync_period.into(), tasks.stop());
         tasks.spawn("search for the admission policies", policies);
         let kubernetes = KubernetesClient::new(&self.runtime, &self.caches, self.flags.timing());
         let changed_secrets = self.follow_identities(&kubernetes, tasks);
@@ -185,31 +181,17 @@ impl Wiring {
             },
             sync_period: self.flags.sync_period.into(),
         };
-        let settings = ControllerSettings {
-            concurrency: self.flags.awscluster_concurrency,
-            ..ControllerSettings::default()
-        };
+        let settings =
+            ControllerSettings { concurrency: self.flags.awscluster_concurrency, ..ControllerSettings::default() };
         let caches = &self.caches;
         Controller::new(&self.runtime, &caches.aws_clusters, reconciler, settings)
             .watches(&caches.clusters, awscluster::watched_cluster, aws_cluster_of)
-            .watches(
-                &caches.controller_identities,
-                watched_identity,
-                clusters_with(kubernetes),
-            )
+            .watches(&caches.controller_identities, watched_identity, clusters_with(kubernetes))
             .watches(&caches.role_identities, watched_identity, clusters_with(kubernetes))
             .watches(&caches.static_identities, watched_identity, clusters_with(kubernetes))
             .watches(&caches.namespaces, predicates::labels, self.clusters_of_namespace())
-            .watches(
-                &caches.aws_machines,
-                machine_networks::watched_machine,
-                self.cluster_of_machine(),
-            )
-            .watches(
-                &caches.aws_machine_templates,
-                machine_networks::watched_template,
-                self.cluster_of_template(),
-            )
+            .watches(&caches.aws_machines, machine_networks::watched_machine, self.cluster_of_machine())
+            .watches(&caches.aws_machine_templates, machine_networks::watched_template, self.cluster_of_template())
             .reconcile_on(changed_secrets.flat_map({
                 let of_identity = clusters_with(kubernetes);
                 move |identity| futures::stream::iter(of_identity(&identity))
@@ -245,39 +227,21 @@ impl Wiring {
         let sources = kubernetes.source_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            sources.changed(
-                &namespace,
-                &SourceRequest::infrastructure(&ContractReference::to(cluster)),
-            );
+            sources.changed(&namespace, &SourceRequest::infrastructure(&ContractReference::to(cluster)));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
                 references(&machines_of_cluster(&machines, &namespace, &owner.name_any()))
             })
         };
-        let seen = self
-            .clouds
-            .changes()
-            .map(|key| ObjectRef::new(&key.name).within(&key.namespace));
+        let seen = self.clouds.changes().map(|key| ObjectRef::new(&key.name).within(&key.namespace));
         let read = readers(kubernetes, NetworkReaderKind::Machine);
         Controller::new(&self.runtime, &caches.aws_machines, reconciler, settings)
             .watches(&caches.machines, awsmachine::watched_machine, aws_machine_of)
             .watches(&caches.clusters, awsmachine::watched_cluster, of_cluster)
             .watches(&caches.aws_clusters, awscluster::wakes_machines, under_infrastructure)
-            .watches(
-                &caches.controller_identities,
-                watched_identity,
-                self.machines_without_identity(),
-            )
-            .watches(
-                &caches.role_identities,
-                watched_identity,
-                self.machines_without_identity(),
-            )
-            .watches(
-                &caches.static_identities,
-                watched_identity,
-                self.machines_without_identity(),
-            )
+            .watches(&caches.controller_identities, watched_identity, self.machines_without_identity())
+            .watches(&caches.role_identities, watched_identity, self.machines_without_identity())
+            .watches(&caches.static_identities, watched_identity, self.machines_without_identity())
             .watches(&caches.namespaces, predicates::labels, self.machines_without_identity())
             .reconcile_on(seen)
             .reconcile_on(read)
@@ -311,10 +275,7 @@ impl Wiring {
         let sources = kubernetes.source_reader();
         let under_infrastructure = move |cluster: &AWSCluster| {
             let namespace = cluster.namespace().unwrap_or_default();
-            sources.changed(
-                &namespace,
-                &SourceRequest::infrastructure(&ContractReference::to(cluster)),
-            );
+            sources.changed(&namespace, &SourceRequest::infrastructure(&ContractReference::to(cluster)));
             let owner = owner_that_names(cluster, &clusters);
             owner.map_or_else(Vec::new, |owner| {
                 references(&templates_of_cluster(&templates, &namespace, &owner.name_any()))
@@ -328,17 +289,9 @@ impl Wiring {
 
     fn mapping_controller(&self, kubernetes: &KubernetesClient) -> Controller<NetworkMappingReconciler> {
         let kubernetes = Arc::new(kubernetes.clone());
-        let settings = ControllerSettings {
-            concurrency: 1,
-            ..ControllerSettings::default()
-        };
+        let settings = ControllerSettings { concurrency: 1, ..ControllerSettings::default() };
         let mappings = &self.caches.network_mappings;
-        Controller::new(
-            &self.runtime,
-            mappings,
-            NetworkMappingReconciler { kubernetes },
-            settings,
-        )
+        Controller::new(&self.runtime, mappings, NetworkMappingReconciler { kubernetes }, settings)
     }
 
     /// The AWSClusters of a namespace. The labels of the namespace decide which identities they may use.
@@ -425,17 +378,11 @@ fn orphan_of(aws_clusters: &Store<AWSCluster>, namespace: &str, owner: &str) -> 
 }
 
 fn aws_cluster_of(cluster: &Cluster) -> Option<ObjectRef<AWSCluster>> {
-    referenced(
-        cluster.spec.infrastructure_ref.as_ref()?,
-        cluster.metadata.namespace.as_deref()?,
-    )
+    referenced(cluster.spec.infrastructure_ref.as_ref()?, cluster.metadata.namespace.as_deref()?)
 }
 
 fn aws_machine_of(machine: &Machine) -> Option<ObjectRef<AWSMachine>> {
-    referenced(
-        machine.spec.infrastructure_ref.as_ref()?,
-        machine.metadata.namespace.as_deref()?,
-    )
+    referenced(machine.spec.infrastructure_ref.as_ref()?, machine.metadata.namespace.as_deref()?)
 }
 
 fn referenced<K: CachedKind>(reference: &ContractReference, namespace: &str) -> Option<ObjectRef<K>> {

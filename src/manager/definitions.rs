@@ -51,11 +51,7 @@ fn definition(kind: DefinitionKind, file: &str) -> Result<Definition> {
     let hash = annotations.get(meta::DEFINITION_ANNOTATION);
     let name = metadata.name.context("a definition without a name")?;
     let hash = hash.with_context(|| format!("{name} has no annotation {}", meta::DEFINITION_ANNOTATION))?;
-    Ok(Definition {
-        kind,
-        name,
-        hash: hash.clone(),
-    })
+    Ok(Definition { kind, name, hash: hash.clone() })
 }
 
 #[cfg(test)]
@@ -69,11 +65,7 @@ mod tests {
 
     fn as_definition(crd: CustomResourceDefinition) -> Definition {
         let hash = crd.metadata.annotations.unwrap()[meta::DEFINITION_ANNOTATION].clone();
-        Definition {
-            kind: DefinitionKind::Crd,
-            name: crd.metadata.name.unwrap(),
-            hash,
-        }
+        Definition { kind: DefinitionKind::Crd, name: crd.metadata.name.unwrap(), hash }
     }
 
     #[test]

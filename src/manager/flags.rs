@@ -105,10 +105,7 @@ pub(crate) struct Flags {
 impl Flags {
     /// Namespace of the Secrets of static identities.
     pub(crate) fn effective_identity_namespace(&self) -> String {
-        self.identity_namespace
-            .clone()
-            .filter(|name| !name.is_empty())
-            .unwrap_or_else(own_namespace)
+        self.identity_namespace.clone().filter(|name| !name.is_empty()).unwrap_or_else(own_namespace)
     }
 
     /// Periods and ages of AWS access.
@@ -118,10 +115,7 @@ impl Flags {
             drain_limit: self.target_drain_timeout.into(),
             ..Timing::default()
         };
-        Timing {
-            target_interval: self.sync_period.into(),
-            ..timing.with_periods_divided_by(self.timing_divisor)
-        }
+        Timing { target_interval: self.sync_period.into(), ..timing.with_periods_divided_by(self.timing_divisor) }
     }
 
     /// The shares of AWS's published request rates.
@@ -135,11 +129,7 @@ impl Flags {
 
     /// Whether the manager creates `AWSClusterControllerIdentity/default` if it is absent.
     pub(crate) fn creates_controller_identity(&self) -> bool {
-        self.feature_gates
-            .0
-            .get(AUTO_CONTROLLER_IDENTITY)
-            .copied()
-            .unwrap_or(true)
+        self.feature_gates.0.get(AUTO_CONTROLLER_IDENTITY).copied().unwrap_or(true)
     }
 
     /// Logs the flags and feature gates that have no effect.
@@ -180,9 +170,7 @@ impl FromStr for FeatureGates {
 /// One `name=value`. The value is in the syntax of Go's ParseBool.
 fn gate(text: &str) -> Result<(String, bool), String> {
     let Some((name, value)) = text.split_once('=') else {
-        return Err(format!(
-            "feature gate {text} has no value: write {text}=true or {text}=false"
-        ));
+        return Err(format!("feature gate {text} has no value: write {text}=true or {text}=false"));
     };
     let on = match value.trim() {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => true,
@@ -256,18 +244,12 @@ mod tests {
         assert!(process.insecure_diagnostics && process.leader_elect);
 
         let defaults = flags(&[]);
-        assert_eq!(
-            (defaults.awscluster_concurrency, defaults.awsmachine_concurrency),
-            (5, 10)
-        );
+        assert_eq!((defaults.awscluster_concurrency, defaults.awsmachine_concurrency), (5, 10));
         assert_eq!(Duration::from(defaults.sync_period), Duration::from_mins(10));
         assert_eq!(defaults.timing().drain_limit, Duration::from_mins(1));
         let process = defaults.process;
         assert_eq!(process.tls_min_version, TlsVersion::Tls12);
-        assert_eq!(
-            (process.health_addr.as_str(), process.diagnostics_address.as_str()),
-            (":9440", ":8443")
-        );
+        assert_eq!((process.health_addr.as_str(), process.diagnostics_address.as_str()), (":9440", ":8443"));
         assert!(!process.insecure_diagnostics && process.namespace.is_none());
     }
 
@@ -276,16 +258,10 @@ mod tests {
         for flag in ["--sync-period", "--instance-poll-interval", "--target-drain-timeout"] {
             assert!(Only::try_parse_from(["manager", flag, "1s"]).is_ok(), "{flag}");
             for value in ["0", "0s", "999ms"] {
-                let refused = Only::try_parse_from(["manager", flag, value])
-                    .err()
-                    .unwrap()
-                    .to_string();
+                let refused = Only::try_parse_from(["manager", flag, value]).err().unwrap().to_string();
                 assert!(refused.contains(flag), "{value}: {refused}");
             }
-            let refused = Only::try_parse_from(["manager", flag, "999ms"])
-                .err()
-                .unwrap()
-                .to_string();
+            let refused = Only::try_parse_from(["manager", flag, "999ms"]).err().unwrap().to_string();
             assert!(refused.contains("at least 1s"), "{refused}");
         }
     }
@@ -348,10 +324,7 @@ mod tests {
             ("--aws-account-rate-share", "prod=0.5"),
         ];
         for (flag, value) in table {
-            let refused = Only::try_parse_from(["manager", flag, value])
-                .err()
-                .unwrap()
-                .to_string();
+            let refused = Only::try_parse_from(["manager", flag, value]).err().unwrap().to_string();
             assert!(refused.contains(flag), "{value}: {refused}");
         }
     }
@@ -370,10 +343,8 @@ mod tests {
     fn the_divisor_scales_every_period() {
         let timing = flags(&["--timing-divisor=10"]).timing();
         assert_eq!(timing.listing_interval, Duration::from_secs(6));
-        let divided = Timing {
-            target_interval: Duration::from_mins(10),
-            ..Timing::default().with_periods_divided_by(10)
-        };
+        let divided =
+            Timing { target_interval: Duration::from_mins(10), ..Timing::default().with_periods_divided_by(10) };
         assert_eq!(timing, divided);
     }
 }

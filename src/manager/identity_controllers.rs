@@ -26,21 +26,9 @@ pub(super) fn start(wiring: &Wiring, kubernetes: &KubernetesClient, tasks: &mut 
     let own = controller(wiring, kubernetes, &caches.controller_identities);
     tasks.spawn("controller of AWSClusterControllerIdentity", own.run(tasks.stop()));
     let roles = controller(wiring, kubernetes, &caches.role_identities)
-        .watches(
-            &caches.controller_identities,
-            watched_identity,
-            roles_through(wiring, kubernetes),
-        )
-        .watches(
-            &caches.role_identities,
-            watched_identity,
-            roles_through(wiring, kubernetes),
-        )
-        .watches(
-            &caches.static_identities,
-            watched_identity,
-            roles_through(wiring, kubernetes),
-        );
+        .watches(&caches.controller_identities, watched_identity, roles_through(wiring, kubernetes))
+        .watches(&caches.role_identities, watched_identity, roles_through(wiring, kubernetes))
+        .watches(&caches.static_identities, watched_identity, roles_through(wiring, kubernetes));
     tasks.spawn("controller of AWSClusterRoleIdentity", roles.run(tasks.stop()));
     let keys = controller(wiring, kubernetes, &caches.static_identities);
     tasks.spawn("controller of AWSClusterStaticIdentity", keys.run(tasks.stop()));

@@ -28,10 +28,7 @@ pub(super) async fn warn<K: IdentityObject>(
             let reference = identity_reference(identity.as_ref());
             let gone = format!("{}/{}", reference.kind, reference.name);
             let warning = deleted_while_in_use(&gone, &kubernetes.users_of_identity(&reference));
-            runtime
-                .events
-                .publish(identity.as_ref(), warning.into_iter().collect())
-                .await;
+            runtime.events.publish(identity.as_ref(), warning.into_iter().collect()).await;
         }
     };
     if stop.run_until_cancelled(work).await.is_some() {

@@ -88,10 +88,7 @@ impl IdentitySecrets {
         let reference = identity_reference(identity);
         let secret = format!("its Secret {}/{}", self.namespace, identity.spec.secret_ref);
         let warning = deleted_while_in_use(&secret, &self.kubernetes.users_of_identity(&reference));
-        self.runtime
-            .events
-            .publish(identity, warning.into_iter().collect())
-            .await;
+        self.runtime.events.publish(identity, warning.into_iter().collect()).await;
     }
 }
 
@@ -131,11 +128,7 @@ async fn ensure_owner(
             return Ok(Some(before));
         };
         let owned = secrets.replace(name, &PostParams::default(), &owned).await?;
-        info!(
-            secret = name,
-            identity = identity_name,
-            "made the static identity an owner of its Secret"
-        );
+        info!(secret = name, identity = identity_name, "made the static identity an owner of its Secret");
         Ok(Some(version(&owned.metadata)))
     };
     match owned_version.await {
@@ -174,10 +167,7 @@ fn missing_owner(secret: &ObjectMeta, identity: &AWSClusterStaticIdentity) -> Op
     if secret.deletion_timestamp.is_some() || identity.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let owner = OwnerReference {
-        controller: None,
-        ..identity.controller_owner_ref(&())?
-    };
+    let owner = OwnerReference { controller: None, ..identity.controller_owner_ref(&())? };
     let mut owners = secret.owner_references.iter().flatten();
     (!owners.any(|known| known.uid == owner.uid)).then_some(owner)
 }
@@ -221,10 +211,7 @@ mod tests {
     fn owners_of_a_secret_are_no_controllers_so_that_many_may_share() {
         let written = owned_by(secret(&[]), &identity("1")).unwrap();
         let [owner] = written.metadata.owner_references.unwrap().try_into().unwrap();
-        assert_eq!(
-            (owner.controller, owner.kind.as_str()),
-            (None, "AWSClusterStaticIdentity")
-        );
+        assert_eq!((owner.controller, owner.kind.as_str()), (None, "AWSClusterStaticIdentity"));
     }
 
     #[test]

@@ -64,13 +64,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     object_counts::count_objects(&caches, &mut registry);
     let orphans = orphans::OrphanCounts::register(&mut registry);
     flags.process.serve_diagnostics(&client, registry, &mut tasks).await?;
-    let controllers = Wiring {
-        runtime,
-        caches,
-        clouds: clouds.clone(),
-        orphans,
-        flags: flags.clone(),
-    };
+    let controllers = Wiring { runtime, caches, clouds: clouds.clone(), orphans, flags: flags.clone() };
     let leading = process::lead(election, |tasks| controllers.start(tasks), tasks.stop());
     tasks.spawn("controllers", leading);
     let informers = clouds.clone();

@@ -25,17 +25,11 @@ impl Wiring {
     /// Objects that are not watched are read again after at most the cap, so that a user's correction takes effect
     /// soon.
     pub(super) fn source_backoff(&self) -> BackoffSettings {
-        BackoffSettings {
-            cap: self.flags.timing().source_retry_cap,
-            ..BackoffSettings::default()
-        }
+        BackoffSettings { cap: self.flags.timing().source_retry_cap, ..BackoffSettings::default() }
     }
 }
 
 /// References to these objects.
 pub(super) fn references<K: CachedKind>(objects: &[Arc<K>]) -> Vec<ObjectRef<K>> {
-    objects
-        .iter()
-        .map(|object| ObjectRef::from_obj(object.as_ref()))
-        .collect()
+    objects.iter().map(|object| ObjectRef::from_obj(object.as_ref())).collect()
 }

@@ -15,36 +15,19 @@ const ALERT: &str = "| `Capa";
 /// Labels that Prometheus adds to every series, and that of a histogram's buckets.
 const ADDED_LABELS: [&str; 5] = ["instance", "job", "le", "namespace", "pod"];
 /// Words of PromQL that are no names.
-const KEYWORDS: [&str; 11] = [
-    "and",
-    "bool",
-    "by",
-    "group_left",
-    "group_right",
-    "ignoring",
-    "offset",
-    "on",
-    "or",
-    "unless",
-    "without",
-];
+const KEYWORDS: [&str; 11] =
+    ["and", "bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "or", "unless", "without"];
 
 /// Labels of each name under which a documented metric has samples.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let page = read("docs/metrics.md");
-    let rows = page
-        .lines()
-        .filter(|line| line.starts_with("| `") && !line.starts_with(ALERT))
-        .filter_map(markdown::cells);
+    let rows =
+        page.lines().filter(|line| line.starts_with("| `") && !line.starts_with(ALERT)).filter_map(markdown::cells);
     let named = rows.flat_map(|cells| {
         let word = |text: &str| text.trim_matches('`').to_owned();
         let labels = cells[2].split(", ").filter(|label| *label != "–").map(word);
         let labels: BTreeSet<String> = labels.collect();
-        let suffixes: &[&str] = if cells[1] == "histogram" {
-            &["_bucket", "_count", "_sum"]
-        } else {
-            &[""]
-        };
+        let suffixes: &[&str] = if cells[1] == "histogram" { &["_bucket", "_count", "_sum"] } else { &[""] };
         let names = suffixes.iter().map(|suffix| format!("{}{suffix}", word(cells[0])));
         names.map(|name| (name, labels.clone())).collect::<Vec<_>>()
     });
@@ -72,9 +55,7 @@ impl Names {
                 '[' => rest = rest.split_once(']').unwrap().1,
                 '{' => {
                     let (matchers, behind) = rest.split_once('}').unwrap();
-                    let matchers = matchers
-                        .split(',')
-                        .filter_map(|matcher| matcher.split(['=', '!']).next());
+                    let matchers = matchers.split(',').filter_map(|matcher| matcher.split(['=', '!']).next());
                     names.labels.extend(matchers.map(|label| label.trim().to_owned()));
                     rest = behind;
                 }
@@ -103,9 +84,7 @@ fn is_part_of_name(letter: char) -> bool {
 
 /// Whether an aggregation precedes this: `sum by (label) (…)`.
 fn is_aggregation(behind: &str) -> bool {
-    [" by (", " without ("]
-        .iter()
-        .any(|grouping| behind.starts_with(grouping))
+    [" by (", " without ("].iter().any(|grouping| behind.starts_with(grouping))
 }
 
 fn expressions(value: &Value) -> Vec<String> {
@@ -134,10 +113,7 @@ fn assert_documented(expressions: &[String]) {
             labels.extend(of_metric.iter().map(String::as_str));
         }
         for label in &names.labels {
-            assert!(
-                labels.contains(label.as_str()),
-                "no label {label} is served: {expression}"
-            );
+            assert!(labels.contains(label.as_str()), "no label {label} is served: {expression}");
         }
     }
 }
@@ -166,9 +142,7 @@ fn every_metric_of_the_alerts_is_served() {
 fn the_page_lists_the_alerts_of_the_rule() {
     let page = read("docs/metrics.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix(ALERT));
-    let listed: Vec<String> = rows
-        .map(|row| format!("Capa{}", row.split_once('`').unwrap().0))
-        .collect();
+    let listed: Vec<String> = rows.map(|row| format!("Capa{}", row.split_once('`').unwrap().0)).collect();
     let rule = rule();
     let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
     let alerts: Vec<&str> = rules.map(|rule| rule["alert"].as_str().unwrap()).collect();
@@ -179,10 +153,7 @@ fn the_page_lists_the_alerts_of_the_rule() {
 fn the_alert_about_ready_leaves_normal_stages_out() {
     let rule = rule();
     let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
-    let ready = rules
-        .clone()
-        .find(|rule| rule["alert"] == "CapaObjectsAreNotReady")
-        .unwrap();
+    let ready = rules.clone().find(|rule| rule["alert"] == "CapaObjectsAreNotReady").unwrap();
     let (_, excepted) = ready["expr"].as_str().unwrap().split_once("reason!~\"").unwrap();
     let excepted: Vec<&str> = excepted.split_once('"').unwrap().0.split('|').collect();
     for reason in Reason::VARIANTS {
@@ -197,24 +168,12 @@ fn the_alert_about_ready_leaves_normal_stages_out() {
 #[test]
 fn metric_names_are_distinguished_from_functions() {
     let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let names = |metrics: &[&str], labels: &[&str]| Names {
-        metrics: set(metrics),
-        labels: set(labels),
-    };
+    let names = |metrics: &[&str], labels: &[&str]| Names { metrics: set(metrics), labels: set(labels) };
     for (expression, expected) in [
         ("up", names(&["up"], &[])),
-        (
-            "sum by (phase) (up{region=~\"$region\"})",
-            names(&["up"], &["phase", "region"]),
-        ),
-        (
-            "rate(a_total[$__rate_interval]) / on (job) b > 5",
-            names(&["a_total", "b"], &["job"]),
-        ),
-        (
-            "histogram_quantile(0.99, sum by (le) (rate(a_bucket[5m])))",
-            names(&["a_bucket"], &["le"]),
-        ),
+        ("sum by (phase) (up{region=~\"$region\"})", names(&["up"], &["phase", "region"])),
+        ("rate(a_total[$__rate_interval]) / on (job) b > 5", names(&["a_total", "b"], &["job"])),
+        ("histogram_quantile(0.99, sum by (le) (rate(a_bucket[5m])))", names(&["a_bucket"], &["le"])),
     ] {
         assert_eq!(Names::of(expression), expected, "{expression}");
     }

@@ -22,27 +22,17 @@ fn row(flag: &Arg) -> String {
         last.push(' ');
         last.push_str(value);
     }
-    let default: Vec<String> = flag
-        .get_default_values()
-        .iter()
-        .map(|value| value.to_string_lossy().into())
-        .collect();
+    let default: Vec<String> = flag.get_default_values().iter().map(|value| value.to_string_lossy().into()).collect();
     let default = match default.join(",").as_str() {
         "" => "–".to_owned(),
         default => format!("`{default}`"),
     };
     let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-    format!(
-        "| `{}` | {default} | {}. |",
-        name.join("`, `"),
-        help.trim_end_matches('.')
-    )
+    format!("| `{}` | {default} | {}. |", name.join("`, `"), help.trim_end_matches('.'))
 }
 
 fn defined(command: &Command, name: &str, rows: &mut Rows) {
-    let flags = command
-        .get_arguments()
-        .filter(|flag| !flag.is_hide_set() && !flag.is_positional());
+    let flags = command.get_arguments().filter(|flag| !flag.is_hide_set() && !flag.is_positional());
     let flags = flags.filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()));
     let mut flags: Vec<String> = flags.map(row).collect();
     flags.sort();
@@ -59,11 +49,7 @@ fn documented() -> Rows {
     let page = read("docs/flags.md");
     let sections = markdown::sections(&page, "## `");
     let rows = sections.into_iter().map(|(heading, text)| {
-        let mut rows: Vec<String> = text
-            .lines()
-            .filter(|line| line.starts_with("| `"))
-            .map(str::to_owned)
-            .collect();
+        let mut rows: Vec<String> = text.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect();
         rows.sort();
         (heading.trim_end_matches('`').to_owned(), rows)
     });
@@ -80,10 +66,7 @@ fn the_page_has_each_flag_as_the_program_explains_it() {
     for (command, rows) in &rows {
         let page = documented.get(command).map(Vec::as_slice).unwrap_or_default();
         let missing: Vec<_> = rows.iter().filter(|row| !page.contains(row)).collect();
-        assert!(
-            missing.is_empty(),
-            "docs/flags.md lacks rows of {command}: {missing:#?}"
-        );
+        assert!(missing.is_empty(), "docs/flags.md lacks rows of {command}: {missing:#?}");
     }
     assert_eq!(documented, rows);
 }

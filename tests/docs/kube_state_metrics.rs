@@ -10,16 +10,8 @@ use crate::schema::{GROUP, Schemas, field};
 const FOLDER: &str = "config/kube-state-metrics";
 
 /// Fields of the metadata of each object, which no CRD has a schema of.
-const METADATA: [&str; 8] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "labels",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "uid",
-];
+const METADATA: [&str; 8] =
+    ["annotations", "creationTimestamp", "deletionTimestamp", "labels", "name", "namespace", "ownerReferences", "uid"];
 
 fn resources() -> Vec<Value> {
     let configuration: Value = serde_saphyr::from_str(&read(format!("{FOLDER}/custom_resource_state.yaml"))).unwrap();
@@ -41,20 +33,12 @@ fn at<'a>(schema: &'a Value, path: &[&str]) -> Option<&'a Value> {
     for name in path {
         schema = field(schema, name).unwrap_or_else(|| panic!("{path:?}: {name} is no field"));
     }
-    Some(if schema["type"] == "array" {
-        &schema["items"]
-    } else {
-        schema
-    })
+    Some(if schema["type"] == "array" { &schema["items"] } else { schema })
 }
 
 fn check(resource: &Value, schema: &Value) {
     let labels = |block: &Value, schema: &Value| {
-        for path in block["labelsFromPath"]
-            .as_object()
-            .into_iter()
-            .flat_map(|labels| labels.values())
-        {
+        for path in block["labelsFromPath"].as_object().into_iter().flat_map(|labels| labels.values()) {
             at(schema, &words(path));
         }
     };
@@ -88,10 +72,7 @@ fn every_path_of_kube_state_metrics_is_a_field() {
     for resource in resources() {
         let kind = &resource["groupVersionKind"];
         assert_eq!(kind["group"], GROUP);
-        check(
-            &resource,
-            schemas.of(kind["version"].as_str().unwrap(), kind["kind"].as_str().unwrap()),
-        );
+        check(&resource, schemas.of(kind["version"].as_str().unwrap(), kind["kind"].as_str().unwrap()));
     }
 }
 

@@ -25,11 +25,7 @@ fn problem(from: &str, link: &str) -> Option<String> {
         return None;
     }
     let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
-    let path = if target.is_empty() {
-        PathBuf::from(from)
-    } else {
-        resolved(from, target)?
-    };
+    let path = if target.is_empty() { PathBuf::from(from) } else { resolved(from, target)? };
     if !repository(&path).exists() {
         return Some(format!("{from} links to {link}, which does not exist"));
     }
@@ -52,10 +48,8 @@ fn no_relative_link_or_anchor_is_dead() {
 
 #[test]
 fn every_page_is_in_the_summary_once() {
-    let mut listed: Vec<String> = markdown::links(&read("docs/SUMMARY.md"))
-        .iter()
-        .map(|page| format!("docs/{page}"))
-        .collect();
+    let mut listed: Vec<String> =
+        markdown::links(&read("docs/SUMMARY.md")).iter().map(|page| format!("docs/{page}")).collect();
     listed.sort();
     let pages: Vec<String> = pages().into_iter().filter(|page| page != "docs/SUMMARY.md").collect();
     assert_eq!(listed, pages);

@@ -22,13 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Documents outside the book.
-const OUTSIDE: [&str; 5] = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-    "examples/README.md",
-];
+const OUTSIDE: [&str; 5] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md"];
 
 fn repository(path: impl AsRef<Path>) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -42,9 +36,8 @@ fn read(path: impl AsRef<Path>) -> String {
 /// Names of what a folder of the repository holds.
 fn names_in(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(repository(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -56,12 +49,7 @@ fn pages() -> Vec<String> {
         let pages = names.filter_map(|name| Some(format!("{folder}/{}.md", name.strip_suffix(".md")?)));
         pages.collect::<Vec<_>>()
     };
-    let mut pages = [
-        of_folder("docs"),
-        of_folder("docs/bring-your-own"),
-        of_folder("docs/contributing"),
-    ]
-    .concat();
+    let mut pages = [of_folder("docs"), of_folder("docs/bring-your-own"), of_folder("docs/contributing")].concat();
     pages.sort();
     pages
 }

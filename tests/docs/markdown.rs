@@ -25,9 +25,7 @@ fn prose(text: &str) -> String {
 pub(crate) fn links(text: &str) -> Vec<String> {
     let prose = prose(text);
     let targets = prose.split("](").skip(1);
-    let targets = targets
-        .filter_map(|rest| rest.split_once(')'))
-        .map(|(target, _)| target);
+    let targets = targets.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     targets.map(str::to_owned).collect()
 }
 
@@ -39,11 +37,7 @@ pub(crate) fn anchors(text: &str) -> Vec<String> {
         let anchor = anchor(line.trim_start_matches('#').trim());
         let count = seen.entry(anchor.clone()).or_default();
         *count += 1;
-        if *count == 1 {
-            anchor
-        } else {
-            format!("{anchor}-{}", *count - 1)
-        }
+        if *count == 1 { anchor } else { format!("{anchor}-{}", *count - 1) }
     });
     anchors.collect()
 }

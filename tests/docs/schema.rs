@@ -140,10 +140,7 @@ fn mistakes_in_objects_are_noticed() {
         ("{instanceType: 3}", ".spec.instanceType is no \"string\""),
         ("{instanceType: t3.large, amy: {}}", ".spec.amy is no field"),
         ("{instanceType: t3.large, tenancy: b}", ".spec.tenancy is none of"),
-        (
-            "{instanceType: t3.large, rootVolume: {size: 1}}",
-            ".spec.rootVolume.size is out of its bounds",
-        ),
+        ("{instanceType: t3.large, rootVolume: {size: 1}}", ".spec.rootVolume.size is out of its bounds"),
     ] {
         let problems = machine(spec);
         assert!(problems[0].starts_with(problem), "{problems:?}");

@@ -21,11 +21,7 @@ impl Circle {
         let below = |file: String| format!("{folder}/{file}");
         Self {
             files: self.files.into_iter().map(below).collect(),
-            way: self
-                .way
-                .into_iter()
-                .map(|(from, line, to)| (below(from), line, below(to)))
-                .collect(),
+            way: self.way.into_iter().map(|(from, line, to)| (below(from), line, below(to))).collect(),
         }
     }
 }
@@ -44,10 +40,8 @@ impl fmt::Display for Circle {
 
 /// All circles, none a part of another.
 pub(crate) fn circles(imports: &Imports) -> Vec<Circle> {
-    let reachable: BTreeMap<&str, BTreeSet<&str>> = imports
-        .keys()
-        .map(|file| (file.as_str(), reachable(imports, file)))
-        .collect();
+    let reachable: BTreeMap<&str, BTreeSet<&str>> =
+        imports.keys().map(|file| (file.as_str(), reachable(imports, file))).collect();
     let reaches = |from: &str, to: &str| reachable.get(from).is_some_and(|files| files.contains(to));
     let mut done = BTreeSet::new();
     let mut found = Vec::new();
@@ -55,11 +49,7 @@ pub(crate) fn circles(imports: &Imports) -> Vec<Circle> {
         if done.contains(file) {
             continue;
         }
-        let files: Vec<String> = imports
-            .keys()
-            .filter(|to| reaches(file, to) && reaches(to, file))
-            .cloned()
-            .collect();
+        let files: Vec<String> = imports.keys().filter(|to| reaches(file, to) && reaches(to, file)).cloned().collect();
         done.extend(files.clone());
         let ways = files.iter().map(|file| shortest_way_round(imports, file));
         let way = ways.min_by_key(Vec::len).unwrap_or_default();
@@ -86,9 +76,7 @@ fn shortest_way_round(imports: &Imports, start: &str) -> Vec<(String, usize, Str
     let mut ways = VecDeque::from([vec![]]);
     let mut seen = BTreeSet::new();
     while let Some(way) = ways.pop_front() {
-        let at = way
-            .last()
-            .map_or(start, |(_, _, to): &(String, usize, String)| to.as_str());
+        let at = way.last().map_or(start, |(_, _, to): &(String, usize, String)| to.as_str());
         for (to, line) in imports.get(at).into_iter().flatten() {
             let mut longer = way.clone();
             longer.push((at.to_owned(), *line, to.clone()));
@@ -110,10 +98,7 @@ mod tests {
     fn imports(pairs: &[(&str, usize, &str)]) -> Imports {
         let mut imports = Imports::new();
         for (from, line, to) in pairs {
-            imports
-                .entry((*from).to_owned())
-                .or_default()
-                .insert((*to).to_owned(), *line);
+            imports.entry((*from).to_owned()).or_default().insert((*to).to_owned(), *line);
         }
         imports
     }
@@ -126,21 +111,11 @@ mod tests {
 
     #[test]
     fn circles_are_found_by_way_of_others_with_their_lines() {
-        let pairs = [
-            ("a", 7, "b"),
-            ("b", 8, "c"),
-            ("c", 9, "a"),
-            ("x", 1, "a"),
-            ("y", 4, "z"),
-            ("z", 5, "y"),
-        ];
+        let pairs = [("a", 7, "b"), ("b", 8, "c"), ("c", 9, "a"), ("x", 1, "a"), ("y", 4, "z"), ("z", 5, "y")];
         let found = circles(&imports(&pairs));
         let files: Vec<Vec<String>> = found.iter().map(|circle| circle.files.clone()).collect();
         assert_eq!(files, [vec!["a", "b", "c"], vec!["y", "z"]]);
-        assert_eq!(
-            found[0].to_string(),
-            "  a:7 imports b\n  b:8 imports c\n  c:9 imports a\n"
-        );
+        assert_eq!(found[0].to_string(), "  a:7 imports b\n  b:8 imports c\n  c:9 imports a\n");
     }
 
     #[test]

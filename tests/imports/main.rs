@@ -57,11 +57,7 @@ fn circles_of_workspace() -> Vec<Circle> {
 #[test]
 fn imports_between_files_run_one_way() {
     let circles: Vec<String> = circles_of_workspace().iter().map(Circle::to_string).collect();
-    assert!(
-        circles.is_empty(),
-        "these files import each other in circles:\n{}",
-        circles.join("\n")
-    );
+    assert!(circles.is_empty(), "these files import each other in circles:\n{}", circles.join("\n"));
 }
 
 /// Whether a file calls itself pure in the comment at its head.

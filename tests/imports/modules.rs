@@ -67,11 +67,7 @@ impl Crate {
         read: &dyn Fn(&str) -> Option<String>,
     ) {
         let here = self.modules.len();
-        self.modules.push(Module {
-            file: file.to_owned(),
-            parent,
-            ..Module::default()
-        });
+        self.modules.push(Module { file: file.to_owned(), parent, ..Module::default() });
         let (mut at, mut depth) = (0, 0_usize);
         let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
         while at < tokens.len() {
@@ -163,9 +159,7 @@ impl Crate {
             target = match name.as_str() {
                 "super" => Target::Module(self.modules[module].parent?),
                 // What a macro defines is not found: it is in this module or in the crate of the macro.
-                name => self
-                    .lookup(module, name, after.is_empty(), chain)
-                    .unwrap_or(Target::ItemOf(module)),
+                name => self.lookup(module, name, after.is_empty(), chain).unwrap_or(Target::ItemOf(module)),
             };
             rest = after;
         }
@@ -188,9 +182,7 @@ impl Crate {
             Target::ItemOf(_) => None,
         });
         let meanings: Vec<Target> = item.into_iter().chain(child).chain(named).chain(globs).collect();
-        let wanted = meanings
-            .iter()
-            .find(|target| matches!(target, Target::ItemOf(_)) == ends);
+        let wanted = meanings.iter().find(|target| matches!(target, Target::ItemOf(_)) == ends);
         wanted.or_else(|| meanings.first()).copied()
     }
 }
@@ -234,17 +226,12 @@ fn path_at(tokens: &[Token], start: usize) -> Path {
     let mut at = start + 1;
     while let [separator, segment, ..] = &tokens[at..]
         && separator.text == "::"
-        && segment
-            .text
-            .starts_with(|sign: char| sign.is_alphabetic() || sign == '_')
+        && segment.text.starts_with(|sign: char| sign.is_alphabetic() || sign == '_')
     {
         segments.push(segment.text.clone());
         at += 2;
     }
-    Path {
-        segments,
-        line: tokens[start].line,
-    }
+    Path { segments, line: tokens[start].line }
 }
 
 /// The names that one tree of a `use` brings in: `a::b`, `a as b`, `a::*`, `a::{b, c::d, self}`.
@@ -257,29 +244,14 @@ fn use_tree(prefix: &[String], tree: &[Token]) -> Vec<Use> {
             "::" => {}
             "{" => {
                 let inner = &rest[..rest.len() - 1];
-                return branches(inner)
-                    .into_iter()
-                    .flat_map(|branch| use_tree(&segments, branch))
-                    .collect();
+                return branches(inner).into_iter().flat_map(|branch| use_tree(&segments, branch)).collect();
             }
             "*" => {
-                return vec![Use {
-                    name: None,
-                    path: Path {
-                        segments,
-                        line: token.line,
-                    },
-                }];
+                return vec![Use { name: None, path: Path { segments, line: token.line } }];
             }
             "as" => {
                 let name = rest.first().map(|alias| alias.text.clone());
-                return vec![Use {
-                    name,
-                    path: Path {
-                        segments,
-                        line: token.line,
-                    },
-                }];
+                return vec![Use { name, path: Path { segments, line: token.line } }];
             }
             "self" if !segments.is_empty() => {}
             word => segments.push(word.to_owned()),
@@ -288,13 +260,7 @@ fn use_tree(prefix: &[String], tree: &[Token]) -> Vec<Use> {
     let Some(last) = tree.last() else {
         return Vec::new();
     };
-    vec![Use {
-        name: segments.last().cloned(),
-        path: Path {
-            segments,
-            line: last.line,
-        },
-    }]
+    vec![Use { name: segments.last().cloned(), path: Path { segments, line: last.line } }]
 }
 
 /// The parts between the commas of a group.
@@ -317,16 +283,10 @@ mod tests {
 
     /// The imports of a crate of these files, as `from:line to`.
     fn imports(files: &[(&str, &str)]) -> Vec<String> {
-        let read = |file: &str| {
-            files
-                .iter()
-                .find(|(name, _)| *name == file)
-                .map(|(_, text)| (*text).to_owned())
-        };
+        let read = |file: &str| files.iter().find(|(name, _)| *name == file).map(|(_, text)| (*text).to_owned());
         let imports = Crate::load(read).imports();
-        let lines = imports
-            .iter()
-            .flat_map(|(from, to)| to.iter().map(move |(to, line)| format!("{from}:{line} {to}")));
+        let lines =
+            imports.iter().flat_map(|(from, to)| to.iter().map(move |(to, line)| format!("{from}:{line} {to}")));
         lines.collect()
     }
 
@@ -335,10 +295,7 @@ mod tests {
         imports(&[
             ("lib.rs", "pub struct Root; mod a; mod b; mod c;"),
             ("a.rs", text),
-            (
-                "b/mod.rs",
-                "mod inner; mod more; pub use inner::{Inner, self as within}; pub use more::*; pub struct B;",
-            ),
+            ("b/mod.rs", "mod inner; mod more; pub use inner::{Inner, self as within}; pub use more::*; pub struct B;"),
             ("b/inner.rs", "pub struct Inner; pub enum Other { One }"),
             ("b/more.rs", "pub fn more() {} pub fn some() {}"),
             ("c.rs", "pub use crate::b::Inner as Outer; pub struct C;"),
@@ -354,10 +311,7 @@ mod tests {
             ("use crate::b::B;", &["a.rs:1 b/mod.rs"]),
             ("use super::b::B;", &["a.rs:1 b/mod.rs"]),
             ("use crate::{c::C, b::{B as D}};", &["a.rs:1 b/mod.rs", "a.rs:1 c.rs"]),
-            (
-                "use crate::{\n  c::C,\n  b::B,\n};",
-                &["a.rs:3 b/mod.rs", "a.rs:2 c.rs"],
-            ),
+            ("use crate::{\n  c::C,\n  b::B,\n};", &["a.rs:3 b/mod.rs", "a.rs:2 c.rs"]),
             ("use crate::b::Inner;", &["a.rs:1 b/inner.rs"]),
             ("use crate::c::Outer;", &["a.rs:1 b/inner.rs"]),
             ("use crate::b::within::Other::One;", &["a.rs:1 b/inner.rs"]),
@@ -367,21 +321,12 @@ mod tests {
             ("use crate::b;\nfn f() { b::more() }", &["a.rs:2 b/more.rs"]),
             ("fn f() { crate::c::C; }", &["a.rs:1 c.rs"]),
             ("fn f() {\n  use super::c::C; C }", &["a.rs:2 c.rs"]),
-            (
-                "#[serde(with = \"crate::b::inner::Inner::new\")] struct A;",
-                &["a.rs:1 b/inner.rs"],
-            ),
+            ("#[serde(with = \"crate::b::inner::Inner::new\")] struct A;", &["a.rs:1 b/inner.rs"]),
             ("mod x { use super::super::c::C; }", &["a.rs:1 c.rs"]),
             ("use crate::Root; use super::Root as R;", &[]),
             ("use std::c::C; use kube::b; // use crate::c::C;", &[]),
-            (
-                "#[cfg(test)] mod tests { use crate::c::C; } #[cfg(test)] use crate::b::B;",
-                &[],
-            ),
-            (
-                "pub(in crate::b) fn f(c: C) -> impl Sized + use<'_> { c.b::<u8>() }",
-                &[],
-            ),
+            ("#[cfg(test)] mod tests { use crate::c::C; } #[cfg(test)] use crate::b::B;", &[]),
+            ("pub(in crate::b) fn f(c: C) -> impl Sized + use<'_> { c.b::<u8>() }", &[]),
             ("struct A; fn f() { A::b(); self::A::c(); }", &[]),
         ];
         for (text, expected) in cases {

@@ -11,10 +11,7 @@ pub(crate) struct Token {
 
 impl Token {
     fn new(text: impl Into<String>, span: Span) -> Self {
-        Self {
-            text: text.into(),
-            line: span.start().line,
-        }
+        Self { text: text.into(), line: span.start().line }
     }
 }
 
@@ -61,10 +58,7 @@ fn is_path_separator(sign: &Punct, next: Option<&TokenTree>) -> bool {
 /// The words and signs of a string that consists of a path.
 fn quoted_path(literal: &Literal) -> Vec<Token> {
     let text = literal.to_string();
-    let path = text
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'))
-        .unwrap_or_default();
+    let path = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default();
     let is_word = |word: &str| !word.is_empty() && word.chars().all(|sign| sign.is_alphanumeric() || sign == '_');
     let words: Vec<&str> = path.split("::").collect();
     if words.len() < 2 || !words.iter().all(|word| is_word(word)) {
@@ -86,10 +80,7 @@ mod tests {
             ("a // use b\nc", "a c"),
             ("fn f(a: ::b::C) {}", "fn f ( a : :: b :: C ) { }"),
             ("a(\"use b\", r#\"use \"b\"\"#, b\"d\", 'e', 1) f", "a ( , , , , ) f"),
-            (
-                r#"#[serde(with = "crate::a::b", rename = "a-b")]"#,
-                "# [ serde ( with = crate :: a :: b , rename = ) ]",
-            ),
+            (r#"#[serde(with = "crate::a::b", rename = "a-b")]"#, "# [ serde ( with = crate :: a :: b , rename = ) ]"),
         ];
         for (source, expected) in cases {
             let texts: Vec<String> = tokens(source).into_iter().map(|token| token.text).collect();
@@ -99,10 +90,7 @@ mod tests {
 
     #[test]
     fn tokens_know_their_lines() {
-        let lines: Vec<usize> = tokens("a\n/* \n */ b \"\n\"\nc")
-            .iter()
-            .map(|token| token.line)
-            .collect();
+        let lines: Vec<usize> = tokens("a\n/* \n */ b \"\n\"\nc").iter().map(|token| token.line).collect();
         assert_eq!(lines, [1, 3, 5]);
     }
 }

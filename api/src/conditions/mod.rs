@@ -29,32 +29,17 @@ pub enum ConditionStatus {
 impl ConditionType {
     /// A condition of this type that is True.
     pub fn is_true(self, reason: Reason) -> ConditionUpdate {
-        ConditionUpdate {
-            condition: self,
-            status: ConditionStatus::True,
-            reason,
-            message: String::new(),
-        }
+        ConditionUpdate { condition: self, status: ConditionStatus::True, reason, message: String::new() }
     }
 
     /// A condition of this type that is False.
     pub fn is_false(self, reason: Reason, message: impl Into<String>) -> ConditionUpdate {
-        ConditionUpdate {
-            condition: self,
-            status: ConditionStatus::False,
-            reason,
-            message: message.into(),
-        }
+        ConditionUpdate { condition: self, status: ConditionStatus::False, reason, message: message.into() }
     }
 
     /// A condition of this type whose status is not known.
     pub fn is_unknown(self, reason: Reason, message: impl Into<String>) -> ConditionUpdate {
-        ConditionUpdate {
-            condition: self,
-            status: ConditionStatus::Unknown,
-            reason,
-            message: message.into(),
-        }
+        ConditionUpdate { condition: self, status: ConditionStatus::Unknown, reason, message: message.into() }
     }
 }
 
@@ -76,20 +61,12 @@ impl ConditionUpdate {
     /// The same update with a message.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            ..self
-        }
+        Self { message: message.into(), ..self }
     }
 
     /// The type, status, reason and message in one text, for the message of another condition.
     pub fn in_words(&self) -> String {
-        let Self {
-            condition,
-            status,
-            reason,
-            message,
-        } = self;
+        let Self { condition, status, reason, message } = self;
         format!("{condition} is {status} ({reason}): {message}")
     }
 
@@ -198,18 +175,8 @@ mod tests {
         assert_eq!((entry.reason.as_str(), entry.observed_generation), ("Pending", Some(2)));
         assert_eq!(entry.last_transition_time, Time(at(10)));
 
-        set(
-            &mut conditions,
-            ConditionType::InstanceReady.is_true(Reason::Ready),
-            Some(2),
-            at(30),
-        );
-        assert_eq!(
-            find(&conditions, ConditionType::InstanceReady)
-                .unwrap()
-                .last_transition_time,
-            Time(at(30))
-        );
+        set(&mut conditions, ConditionType::InstanceReady.is_true(Reason::Ready), Some(2), at(30));
+        assert_eq!(find(&conditions, ConditionType::InstanceReady).unwrap().last_transition_time, Time(at(30)));
         assert!(holds(&conditions, ConditionType::InstanceReady));
     }
 
@@ -231,18 +198,8 @@ mod tests {
     #[test]
     fn merge_drops_types_without_update_and_keeps_unchanged_ones() {
         let mut previous = Vec::new();
-        set(
-            &mut previous,
-            ConditionType::Ready.is_true(Reason::Ready),
-            Some(1),
-            at(1),
-        );
-        set(
-            &mut previous,
-            ConditionType::NetworkReady.is_true(Reason::Ready),
-            Some(1),
-            at(1),
-        );
+        set(&mut previous, ConditionType::Ready.is_true(Reason::Ready), Some(1), at(1));
+        set(&mut previous, ConditionType::NetworkReady.is_true(Reason::Ready), Some(1), at(1));
         let next = merge(&previous, [ConditionType::Ready.is_true(Reason::Ready)], Some(1), at(9));
         assert_eq!(next, [find(&previous, ConditionType::Ready).unwrap().clone()]);
     }
@@ -258,34 +215,21 @@ mod tests {
             last_transition_time: Time(at(0)),
         };
         let mut conditions = vec![foreign];
-        set(
-            &mut conditions,
-            ConditionType::Ready.is_true(Reason::Ready),
-            None,
-            at(1),
-        );
+        set(&mut conditions, ConditionType::Ready.is_true(Reason::Ready), None, at(1));
         assert_eq!(types(&conditions), ["Ready", "Audited"]);
     }
 
     #[test]
     fn long_messages_are_cut_at_a_character() {
         let message = "ü".repeat(MESSAGE_LIMIT);
-        let conditions = merge(
-            &[],
-            [ConditionType::Ready.is_false(Reason::Failed, message)],
-            None,
-            at(1),
-        );
+        let conditions = merge(&[], [ConditionType::Ready.is_false(Reason::Failed, message)], None, at(1));
         let cut = &conditions[0].message;
         assert!(cut.len() <= MESSAGE_LIMIT && cut.ends_with("ü…"));
     }
 
     #[test]
     fn types_and_reasons_have_the_names_of_the_api() {
-        assert_eq!(
-            ConditionType::ControlPlaneTargetsReady.as_str(),
-            "ControlPlaneTargetsReady"
-        );
+        assert_eq!(ConditionType::ControlPlaneTargetsReady.as_str(), "ControlPlaneTargetsReady");
         assert_eq!(Reason::NoSubnetInFailureDomain.as_str(), "NoSubnetInFailureDomain");
         assert_eq!("IdentityReady".parse(), Ok(ConditionType::IdentityReady));
     }

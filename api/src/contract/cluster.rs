@@ -22,39 +22,19 @@ use crate::lenient;
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
     /// Whether the cluster and everything that belongs to it is paused.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// The object that provides the cluster's infrastructure. Absent for clusters without an infrastructure object.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
     /// The object that runs the control plane.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub control_plane_ref: Option<ContractReference>,
     /// Address of the API server.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ApiEndpoint>,
     /// Address ranges of the cluster.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub cluster_network: Option<ClusterNetwork>,
 }
 
@@ -63,25 +43,13 @@ pub struct ClusterSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterNetwork {
     /// Port of the API servers.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub api_server_port: Option<i64>,
     /// Ranges of pods.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub pods: Option<NetworkRanges>,
     /// Ranges of Services.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub services: Option<NetworkRanges>,
 }
 
@@ -99,11 +67,7 @@ pub struct NetworkRanges {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
     /// The milestones that the cluster has reached. A reached milestone is never reverted.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ClusterInitialization>,
     /// The failure domains that the infrastructure reports.
     #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Vec::is_empty")]
@@ -122,18 +86,10 @@ pub struct ClusterFailureDomain {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterInitialization {
     /// Whether the infrastructure was reported as provisioned.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub infrastructure_provisioned: Option<bool>,
     /// Whether the control plane has answered at least once.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
 }
 
@@ -145,26 +101,20 @@ impl Cluster {
 
     /// Whether Cluster API core has reported the infrastructure as provisioned.
     pub fn infrastructure_provisioned(&self) -> bool {
-        self.initialization()
-            .and_then(|reached| reached.infrastructure_provisioned)
-            == Some(true)
+        self.initialization().and_then(|reached| reached.infrastructure_provisioned) == Some(true)
     }
 
     /// The address ranges of pods and Services.
     pub fn cidr_blocks(&self) -> Vec<&str> {
         let network = self.spec.cluster_network.as_ref();
-        let ranges = network
-            .into_iter()
-            .flat_map(|network| [&network.pods, &network.services]);
+        let ranges = network.into_iter().flat_map(|network| [&network.pods, &network.services]);
         let blocks = ranges.flatten().flat_map(|ranges| &ranges.cidr_blocks);
         blocks.map(String::as_str).collect()
     }
 
     /// Whether the control plane has answered at least once.
     pub fn control_plane_initialized(&self) -> bool {
-        self.initialization()
-            .and_then(|reached| reached.control_plane_initialized)
-            == Some(true)
+        self.initialization().and_then(|reached| reached.control_plane_initialized) == Some(true)
     }
 
     /// The names of the failure domains, sorted.

@@ -28,25 +28,13 @@ pub struct MachineSpec {
     #[serde(default, deserialize_with = "lenient::field")]
     pub bootstrap: Bootstrap,
     /// The object that provides the machine's infrastructure.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
     /// Failure domain in which the machine is to be placed.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub failure_domain: Option<String>,
     /// Kubernetes version of the machine, for example `v1.33.2`.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Provider id of the machine, once known.
     #[serde(
@@ -66,11 +54,7 @@ pub struct Bootstrap {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
     /// The object that generates the bootstrap data.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub config_ref: Option<ContractReference>,
 }
 
@@ -79,11 +63,7 @@ pub struct Bootstrap {
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
     /// Reference to the node of the machine.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub node_ref: Option<NodeReference>,
 }
 
@@ -97,11 +77,7 @@ pub struct NodeReference {
 impl Machine {
     /// Name of the Secret with the bootstrap data. An empty name counts as absent.
     pub fn bootstrap_secret_name(&self) -> Option<&str> {
-        self.spec
-            .bootstrap
-            .data_secret_name
-            .as_deref()
-            .filter(|name| !name.is_empty())
+        self.spec.bootstrap.data_secret_name.as_deref().filter(|name| !name.is_empty())
     }
 
     /// Whether the machine has become a node.

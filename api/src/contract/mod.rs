@@ -25,11 +25,7 @@ pub struct ContractReference {
 impl ContractReference {
     /// The reference to an object.
     pub fn to<K: Resource<DynamicType = ()>>(object: &K) -> Self {
-        Self {
-            api_group: K::group(&()).into_owned(),
-            kind: K::kind(&()).into_owned(),
-            name: object.name_any(),
-        }
+        Self { api_group: K::group(&()).into_owned(), kind: K::kind(&()).into_owned(), name: object.name_any() }
     }
 }
 
@@ -57,19 +53,7 @@ mod tests {
 
     #[test]
     fn endpoint_is_set_only_with_host_and_port() {
-        assert!(
-            !ApiEndpoint {
-                host: "api".to_owned(),
-                port: 0
-            }
-            .is_set()
-        );
-        assert!(
-            !ApiEndpoint {
-                host: String::new(),
-                port: 6443
-            }
-            .is_set()
-        );
+        assert!(!ApiEndpoint { host: "api".to_owned(), port: 0 }.is_set());
+        assert!(!ApiEndpoint { host: String::new(), port: 6443 }.is_set());
     }
 }

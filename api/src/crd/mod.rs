@@ -65,10 +65,8 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
 
 /// A definition as its file contains it: whole numbers are integers, whereas the typed form has floats.
 pub fn manifest(crd: &CustomResourceDefinition) -> Result<Value, CrdError> {
-    let mut value = serde_json::to_value(crd).map_err(|source| CrdError::Serialize {
-        name: crd.metadata.name.clone().unwrap_or_default(),
-        source,
-    })?;
+    let mut value = serde_json::to_value(crd)
+        .map_err(|source| CrdError::Serialize { name: crd.metadata.name.clone().unwrap_or_default(), source })?;
     structural::whole_numbers(&mut value);
     Ok(value)
 }
@@ -103,32 +101,19 @@ where
     let mut crd = K::crd();
     let mut schema = schema_of::<K>();
     unsupported::explain(&crd.spec.names.kind, &mut schema)?;
-    let schema = serde_json::from_value(schema).map_err(|source| CrdError::NotOpenApi {
-        name: K::crd_name().to_owned(),
-        source,
-    })?;
-    let validation = CustomResourceValidation {
-        open_api_v3_schema: Some(schema),
-    };
+    let schema = serde_json::from_value(schema)
+        .map_err(|source| CrdError::NotOpenApi { name: K::crd_name().to_owned(), source })?;
+    let validation = CustomResourceValidation { open_api_v3_schema: Some(schema) };
     for version in &mut crd.spec.versions {
         version.schema = Some(validation.clone());
     }
     // The API server would set this default; the definitions are also read without an API server.
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
-    let common = [
-        (meta::CONTRACT_LABEL, meta::VERSION),
-        (meta::PROVIDER_LABEL, meta::PROVIDER_LABEL_VALUE),
-    ];
-    let all = common
-        .iter()
-        .chain(labels)
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let common = [(meta::CONTRACT_LABEL, meta::VERSION), (meta::PROVIDER_LABEL, meta::PROVIDER_LABEL_VALUE)];
+    let all = common.iter().chain(labels).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     crd.metadata.labels.get_or_insert_default().extend(all);
     // Set explicitly, because an apply over another provider's CRD would otherwise keep that CRD's conversion webhook.
-    crd.spec.conversion = Some(CustomResourceConversion {
-        strategy: "None".to_owned(),
-        webhook: None,
-    });
+    crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".to_owned(), webhook: None });
     let hash = definition_hash(&manifest(&crd)?.to_string());
     let annotations = crd.metadata.annotations.get_or_insert_default();
     annotations.insert(meta::DEFINITION_ANNOTATION.to_owned(), hash);

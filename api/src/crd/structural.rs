@@ -98,10 +98,7 @@ fn constants(alternative: &Value) -> Option<Vec<Value>> {
 /// Joins the lines of doc comments, which break where the source does: `kubectl explain` shows paragraphs.
 fn join_lines(object: &mut Map<String, Value>) {
     if let Some(Value::String(description)) = object.get_mut("description") {
-        let paragraphs: Vec<String> = description
-            .split("\n\n")
-            .map(|paragraph| paragraph.replace('\n', " "))
-            .collect();
+        let paragraphs: Vec<String> = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
         *description = paragraphs.join("\n\n");
     }
 }
@@ -138,10 +135,7 @@ mod tests {
                 {"type": "null"},
             ],
         });
-        assert_eq!(
-            transformed(schema),
-            json!({"description": "of the field", "type": "string", "enum": ["A", "B"]})
-        );
+        assert_eq!(transformed(schema), json!({"description": "of the field", "type": "string", "enum": ["A", "B"]}));
     }
 
     #[test]

@@ -129,10 +129,7 @@ impl IdentityReference {
 
     /// The default identity: `AWSClusterControllerIdentity/default`.
     pub fn controller_default() -> Self {
-        Self {
-            kind: IdentityKind::AWSClusterControllerIdentity,
-            name: Self::CONTROLLER_IDENTITY_NAME.to_owned(),
-        }
+        Self { kind: IdentityKind::AWSClusterControllerIdentity, name: Self::CONTROLLER_IDENTITY_NAME.to_owned() }
     }
 }
 
@@ -226,10 +223,7 @@ impl ControlPlaneTarget {
 
     /// The target group with this ARN, with the target group's own port.
     pub fn target_group(arn: &str) -> Self {
-        Self {
-            target_group_arn: Some(arn.to_owned()),
-            ..Self::default()
-        }
+        Self { target_group_arn: Some(arn.to_owned()), ..Self::default() }
     }
 }
 
@@ -393,18 +387,12 @@ mod tests {
         assert_eq!(volume(None, None).effective_encrypted(), None);
         assert_eq!(volume(Some(false), None).effective_encrypted(), Some(false));
         assert_eq!(volume(Some(false), Some("")).effective_encrypted(), Some(false));
-        assert_eq!(
-            volume(Some(false), Some("alias/disk")).effective_encrypted(),
-            Some(true)
-        );
+        assert_eq!(volume(Some(false), Some("alias/disk")).effective_encrypted(), Some(true));
     }
 
     #[test]
     fn kinds_and_roles_are_spelled_as_on_the_wire() {
-        assert_eq!(
-            IdentityKind::AWSClusterRoleIdentity.to_string(),
-            "AWSClusterRoleIdentity"
-        );
+        assert_eq!(IdentityKind::AWSClusterRoleIdentity.to_string(), "AWSClusterRoleIdentity");
         assert_eq!(serde_json::to_value(MachineRole::ControlPlane).unwrap(), "ControlPlane");
         assert_eq!("Worker".parse(), Ok(MachineRole::Worker));
     }

@@ -36,10 +36,7 @@ impl AllowedNamespaces {
     /// Without `list` and `selector` the identity allows every namespace. Otherwise the namespace must be in the list
     /// or match the selector. A namespace whose labels are not known matches no selector.
     pub fn allows(&self, namespace: &str, namespace_labels: Option<&BTreeMap<String, String>>) -> bool {
-        let listed = self
-            .list
-            .as_ref()
-            .map(|names| names.iter().any(|name| name == namespace));
+        let listed = self.list.as_ref().map(|names| names.iter().any(|name| name == namespace));
         let matches =
             |wanted: Selector| !wanted.selects_all() && namespace_labels.is_some_and(|labels| wanted.matches(labels));
         let selected = self.selector.as_ref();
@@ -178,9 +175,7 @@ impl AWSClusterRoleIdentitySpec {
 
     /// The identity with whose credentials the manager assumes the role.
     pub fn effective_source(&self) -> IdentityReference {
-        self.source_identity_ref
-            .clone()
-            .unwrap_or_else(IdentityReference::controller_default)
+        self.source_identity_ref.clone().unwrap_or_else(IdentityReference::controller_default)
     }
 }
 
@@ -242,42 +237,22 @@ mod tests {
             (json!({"list": ["prod"]}), true, "listed"),
             (json!({"list": ["other"]}), false, "not listed"),
             (json!({"selector": {}}), false, "an empty selector selects nobody"),
-            (
-                json!({"selector": {"matchLabels": {}}}),
-                false,
-                "an empty selector selects nobody",
-            ),
+            (json!({"selector": {"matchLabels": {}}}), false, "an empty selector selects nobody"),
             (json!({"selector": {"matchLabels": {"team": "a"}}}), true, "selected"),
-            (
-                json!({"selector": {"matchLabels": {"team": "b"}}}),
-                false,
-                "not selected",
-            ),
-            (
-                json!({"list": ["other"], "selector": {"matchLabels": {"team": "a"}}}),
-                true,
-                "either is enough",
-            ),
+            (json!({"selector": {"matchLabels": {"team": "b"}}}), false, "not selected"),
+            (json!({"list": ["other"], "selector": {"matchLabels": {"team": "a"}}}), true, "either is enough"),
             (json!({"list": ["prod"], "selector": {}}), true, "either is enough"),
             (json!({"list": ["other"], "selector": {}}), false, "neither"),
         ];
         for (allowed, expected, why) in cases {
             let allowed: Option<AllowedNamespaces> = serde_json::from_value(allowed).unwrap();
-            assert_eq!(
-                namespace_allowed(allowed.as_ref(), "prod", Some(&team_a)),
-                expected,
-                "{why}: {allowed:?}"
-            );
+            assert_eq!(namespace_allowed(allowed.as_ref(), "prod", Some(&team_a)), expected, "{why}: {allowed:?}");
         }
     }
 
     #[test]
     fn absent_and_empty_allowed_namespaces_stay_distinct() {
-        for spec in [
-            json!({}),
-            json!({"allowedNamespaces": {}}),
-            json!({"allowedNamespaces": {"list": []}}),
-        ] {
+        for spec in [json!({}), json!({"allowedNamespaces": {}}), json!({"allowedNamespaces": {"list": []}})] {
             let read: AWSClusterControllerIdentitySpec = serde_json::from_value(spec.clone()).unwrap();
             assert_eq!(serde_json::to_value(&read).unwrap(), spec);
         }

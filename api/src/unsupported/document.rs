@@ -9,10 +9,7 @@ use super::{Field, without_effect};
 pub fn document() -> String {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
     for field in without_effect() {
-        match groups
-            .iter_mut()
-            .find(|(alternative, _)| *alternative == field.alternative)
-        {
+        match groups.iter_mut().find(|(alternative, _)| *alternative == field.alternative) {
             Some((_, names)) => names.push(name(field)),
             None => groups.push((field.alternative, vec![name(field)])),
         }
@@ -33,11 +30,7 @@ fn sentence(words: &str) -> String {
 }
 
 fn name(field: &Field) -> String {
-    let neutral: Vec<String> = field
-        .neutral
-        .iter()
-        .map(|value| format!("`{}`", plain(value)))
-        .collect();
+    let neutral: Vec<String> = field.neutral.iter().map(|value| format!("`{}`", plain(value))).collect();
     match neutral.as_slice() {
         [] => format!("`{}`", field.path),
         neutral => format!("`{}` (except {})", field.path, neutral.join(", ")),

@@ -35,17 +35,15 @@ pub(crate) fn explain(kind: &str, schema: &mut Value) -> Result<(), NoSuchField>
     };
     for field in without_effect() {
         let path = format!("{below}{}", field.path);
-        let description = at(schema, &path)
-            .and_then(|schema| schema.get_mut("description"))
-            .and_then(|description| match description {
-                Value::String(text) => Some(text),
-                _ => None,
-            });
+        let description =
+            at(schema, &path).and_then(|schema| schema.get_mut("description")).and_then(
+                |description| match description {
+                    Value::String(text) => Some(text),
+                    _ => None,
+                },
+            );
         let Some(description) = description else {
-            return Err(NoSuchField {
-                kind: kind.to_owned(),
-                path,
-            });
+            return Err(NoSuchField { kind: kind.to_owned(), path });
         };
         description.push(' ');
         description.push_str(SENTENCE);

@@ -66,12 +66,7 @@ pub fn found(spec: &impl Serialize) -> Vec<Found> {
     let spec = serde_json::to_value(spec).unwrap_or_default();
     let fields = fields().iter();
     fields
-        .filter_map(|field| {
-            Some(Found {
-                field,
-                value: first_set(&spec, field.path, field.neutral)?.clone(),
-            })
-        })
+        .filter_map(|field| Some(Found { field, value: first_set(&spec, field.path, field.neutral)?.clone() }))
         .collect()
 }
 
@@ -83,9 +78,7 @@ pub fn names<'a>(found: impl IntoIterator<Item = &'a Found>) -> String {
 
 /// The first value at the path that is neither empty nor neutral.
 fn first_set<'a>(value: &'a Value, path: &str, neutral: &[&str]) -> Option<&'a Value> {
-    let (segment, rest) = path
-        .split_once('.')
-        .map_or((path, None), |(segment, rest)| (segment, Some(rest)));
+    let (segment, rest) = path.split_once('.').map_or((path, None), |(segment, rest)| (segment, Some(rest)));
     let (name, in_list) = segment.strip_suffix("[]").map_or((segment, false), |name| (name, true));
     let inner = value.get(name)?;
     match rest {

@@ -23,11 +23,7 @@ fn specs() -> BTreeMap<String, Value> {
 /// Path and schema of every field below a schema.
 fn below(path: &str, schema: &Value, all: &mut Vec<(String, Value)>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         all.push((path.clone(), field.clone()));
         below(&path, field, all);
         below(&format!("{path}[]"), &field["items"], all);
@@ -56,10 +52,8 @@ fn no_row_is_repeated_or_below_another() {
     for field in fields() {
         let others = fields().iter().filter(|other| !std::ptr::eq(*other, field));
         for other in others {
-            let below = other
-                .path
-                .strip_prefix(field.path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            let below =
+                other.path.strip_prefix(field.path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
             assert!(!below, "{} covers {}", field.path, other.path);
         }
     }
@@ -73,10 +67,7 @@ fn a_schema_default_is_neutral() {
         below("", &specs["AWSCluster"], &mut all);
         let (_, schema) = all.into_iter().find(|(path, _)| path == field.path).unwrap();
         if let Some(default) = schema.get("default") {
-            let neutral = field
-                .neutral
-                .iter()
-                .any(|value| serde_json::from_str::<Value>(value).unwrap() == *default);
+            let neutral = field.neutral.iter().any(|value| serde_json::from_str::<Value>(value).unwrap() == *default);
             assert!(neutral, "{}: {default}", field.path);
         }
     }
@@ -87,20 +78,11 @@ fn a_field_is_found_by_its_highest_parent_unless_neutral() {
     let subnets = json!([{"id": "a"}, {"id": "b", "cidrBlock": "10.0.0.0/24"}]);
     let cases = [
         (json!({}), ""),
-        (
-            json!({"partition": null, "secondaryControlPlaneLoadBalancer": null}),
-            "",
-        ),
+        (json!({"partition": null, "secondaryControlPlaneLoadBalancer": null}), ""),
         (json!({"partition": ""}), ""),
         (json!({"bastion": {}}), "bastion"),
-        (
-            json!({"controlPlaneLoadBalancer": {"scheme": "internet-facing", "subnets": []}}),
-            "",
-        ),
-        (
-            json!({"controlPlaneLoadBalancer": {"scheme": "internal"}}),
-            "controlPlaneLoadBalancer.scheme: internal",
-        ),
+        (json!({"controlPlaneLoadBalancer": {"scheme": "internet-facing", "subnets": []}}), ""),
+        (json!({"controlPlaneLoadBalancer": {"scheme": "internal"}}), "controlPlaneLoadBalancer.scheme: internal"),
         (json!({"network": {"subnets": subnets}}), "network.subnets[].cidrBlock"),
     ];
     for (spec, expected) in cases {

@@ -26,28 +26,14 @@ impl Difference {
     }
 
     fn new(field_path: &FieldPath, column: &'static str, theirs: impl Into<String>, ours: impl Into<String>) -> Self {
-        Self {
-            field_path: field_path.clone(),
-            column,
-            theirs: theirs.into(),
-            ours: ours.into(),
-        }
+        Self { field_path: field_path.clone(), column, theirs: theirs.into(), ours: ours.into() }
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            field_path,
-            column,
-            theirs,
-            ours,
-        } = self;
-        write!(
-            formatter,
-            "{}\t{}\t{column}\t{ours}\t(theirs: {theirs})",
-            field_path.kind, field_path.path
-        )
+        let Self { field_path, column, theirs, ours } = self;
+        write!(formatter, "{}\t{}\t{column}\t{ours}\t(theirs: {theirs})", field_path.kind, field_path.path)
     }
 }
 
@@ -57,11 +43,7 @@ pub(crate) fn between(field_path: &FieldPath, theirs: &Row, ours: &Row) -> Vec<D
     let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
     let columns = [
         ("type", theirs.data_type.clone(), ours.data_type.clone()),
-        (
-            "required",
-            yes(theirs.required).to_owned(),
-            yes(ours.required).to_owned(),
-        ),
+        ("required", yes(theirs.required).to_owned(), yes(ours.required).to_owned()),
         ("default", theirs.default.clone(), ours.default.clone()),
         ("enum", joined(&theirs.values), joined(&ours.values)),
         ("list", theirs.list.clone(), ours.list.clone()),
@@ -93,10 +75,7 @@ pub(crate) struct Allowed {
 /// Reads the list: kinds, path, column, our value, reason. The entries of a kind also apply to its template, below
 /// `spec.template`. A path that ends in `.**` applies to the field and all fields below it.
 pub(crate) fn parse(list: &str) -> Vec<Allowed> {
-    list.lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-        .map(allowed_of_line)
-        .collect()
+    list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(allowed_of_line).collect()
 }
 
 fn allowed_of_line(line: &str) -> Allowed {
@@ -118,10 +97,8 @@ impl Allowed {
     pub(crate) fn covers(&self, difference: &Difference) -> bool {
         let FieldPath { kind, path } = &difference.field_path;
         let as_written = self.kinds.contains(kind) && self.covers_path(path);
-        let in_template = kind
-            .strip_suffix("Template")
-            .zip(path.strip_prefix("spec.template."))
-            .is_some_and(|(kind, path)| {
+        let in_template =
+            kind.strip_suffix("Template").zip(path.strip_prefix("spec.template.")).is_some_and(|(kind, path)| {
                 path != "spec" && self.kinds.iter().any(|entry| entry == kind) && self.covers_path(path)
             });
         (as_written || in_template) && self.column == difference.column && self.ours == difference.ours
@@ -129,9 +106,9 @@ impl Allowed {
 
     fn covers_path(&self, path: &str) -> bool {
         match self.path.strip_suffix(".**") {
-            Some(top) => path
-                .strip_prefix(top)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '{'])),
+            Some(top) => {
+                path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '{']))
+            }
             None => self.path == path,
         }
     }
@@ -139,13 +116,6 @@ impl Allowed {
 
 impl fmt::Display for Allowed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}\t{}\t{}\t{}",
-            self.kinds.join(","),
-            self.path,
-            self.column,
-            self.ours
-        )
+        write!(formatter, "{}\t{}\t{}\t{}", self.kinds.join(","), self.path, self.column, self.ours)
     }
 }

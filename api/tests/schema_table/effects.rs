@@ -29,10 +29,7 @@ fn effects(table: &str) -> BTreeMap<FieldPath, Option<String>> {
 }
 
 fn field_path(kind: &str, path: &str) -> FieldPath {
-    FieldPath {
-        kind: kind.to_owned(),
-        path: path.to_owned(),
-    }
+    FieldPath { kind: kind.to_owned(), path: path.to_owned() }
 }
 
 /// Whether `path` is `top` or below it.
@@ -48,18 +45,15 @@ fn wanted(rows: &BTreeMap<FieldPath, Row>) -> BTreeSet<FieldPath> {
         |field_path: &FieldPath| field_path.kind.ends_with("Template") && is_within(in_template, &field_path.path);
     let has_parts = |field_path: &FieldPath| {
         let same_kind = rows.keys().filter(|other| other.kind == field_path.kind);
-        same_kind
-            .into_iter()
-            .any(|other| other.path != field_path.path && is_within(&field_path.path, &other.path))
+        same_kind.into_iter().any(|other| other.path != field_path.path && is_within(&field_path.path, &other.path))
     };
     let spec = rows.keys().filter(|field_path| is_within("spec", &field_path.path));
-    let own = spec.filter(|field_path| {
-        if of_template(field_path) {
-            field_path.path == in_template
-        } else {
-            !has_parts(field_path)
-        }
-    });
+    let own =
+        spec.filter(
+            |field_path| {
+                if of_template(field_path) { field_path.path == in_template } else { !has_parts(field_path) }
+            },
+        );
     own.cloned().collect()
 }
 
@@ -73,26 +67,16 @@ const FOLLOWS: (&str, &str) = ("status.dedicatedHost.id", "spec.dynamicHostAlloc
 fn wanted_of_status() -> BTreeSet<FieldPath> {
     let (kind, top) = SHOWN_STATUS;
     let (ours, theirs) = (our_rows(), rows::of_table(TABLE));
-    let shared = theirs
-        .keys()
-        .filter(|row| row.kind == kind && is_within(top, &row.path));
+    let shared = theirs.keys().filter(|row| row.kind == kind && is_within(top, &row.path));
     let shared: Vec<&FieldPath> = shared.filter(|row| ours.contains_key(*row)).collect();
-    let has_parts = |path: &str| {
-        shared
-            .iter()
-            .any(|other| other.path != path && is_within(path, &other.path))
-    };
+    let has_parts = |path: &str| shared.iter().any(|other| other.path != path && is_within(path, &other.path));
     let own = shared.iter().filter(|row| !has_parts(&row.path));
     own.map(|row| (*row).clone()).collect()
 }
 
 /// The row of the list that applies to a field, if there is one.
 fn without_effect(field_path: &FieldPath) -> Option<&'static unsupported::Field> {
-    let path = if field_path.path == FOLLOWS.0 {
-        FOLLOWS.1
-    } else {
-        &field_path.path
-    };
+    let path = if field_path.path == FOLLOWS.0 { FOLLOWS.1 } else { &field_path.path };
     let mut fields = unsupported::without_effect().filter(|_| field_path.kind == "AWSCluster");
     fields.find(|field| is_within(&format!("spec.{}", field.path), path))
 }
@@ -109,9 +93,7 @@ fn every_field_has_a_test_of_its_effect_or_is_listed_without() {
             (None, None) => wrong.push(format!("{kind} {path}: neither on the list nor in effects.tsv")),
             // Some of its values, or what it says at creation, have an effect nevertheless.
             (Some(_), Some(field)) if field.neutral.is_empty() => {
-                wrong.push(format!(
-                    "{kind} {path}: on the list as without effect, and in effects.tsv"
-                ));
+                wrong.push(format!("{kind} {path}: on the list as without effect, and in effects.tsv"));
             }
             _ => {}
         }

@@ -6,12 +6,7 @@
 //! Every field of a spec is either in the table of fields without effect, or in `tests/data/effects.tsv` with its effect,
 //! or with the test that shows its effect.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail as tests do"
-)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod differences;
 mod effects;
@@ -42,11 +37,7 @@ fn compare(theirs: &BTreeMap<FieldPath, Row>, ours: &BTreeMap<FieldPath, Row>) -
             None => found.push(Difference::absent(field_path)),
         }
     }
-    found.extend(
-        ours.keys()
-            .filter(|field_path| !theirs.contains_key(field_path))
-            .map(Difference::added),
-    );
+    found.extend(ours.keys().filter(|field_path| !theirs.contains_key(field_path)).map(Difference::added));
     found
 }
 
@@ -67,66 +58,28 @@ fn differences_from_the_schema_table_equal_the_listed_ones() {
             unlisted.push(difference.to_string());
         }
     }
-    let stale: Vec<String> = allowed
-        .iter()
-        .filter(|entry| !entry.used)
-        .map(ToString::to_string)
-        .collect();
+    let stale: Vec<String> = allowed.iter().filter(|entry| !entry.used).map(ToString::to_string).collect();
 
-    assert!(
-        unlisted.is_empty(),
-        "{} differences are not listed:\n{}",
-        unlisted.len(),
-        unlisted.join("\n")
-    );
-    assert!(
-        stale.is_empty(),
-        "{} listed differences do not exist:\n{}",
-        stale.len(),
-        stale.join("\n")
-    );
+    assert!(unlisted.is_empty(), "{} differences are not listed:\n{}", unlisted.len(), unlisted.join("\n"));
+    assert!(stale.is_empty(), "{} listed differences do not exist:\n{}", stale.len(), stale.join("\n"));
 }
 
 #[test]
 fn a_changed_field_is_noticed_in_every_column() {
     let theirs = rows::of_table("AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=1; format=int64\t\n");
     let changed = [
-        (
-            "AWSMachine\tspec.a\tstring\tyes\t1\t\tminimum=1; format=int64\t\n",
-            "type",
-        ),
-        (
-            "AWSMachine\tspec.a\tinteger\t\t1\t\tminimum=1; format=int64\t\n",
-            "required",
-        ),
-        (
-            "AWSMachine\tspec.a\tinteger\tyes\t2\t\tminimum=1; format=int64\t\n",
-            "default",
-        ),
-        (
-            "AWSMachine\tspec.a\tinteger\tyes\t1\tx\tminimum=1; format=int64\t\n",
-            "enum",
-        ),
-        (
-            "AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=2; format=int64\t\n",
-            "bounds",
-        ),
-        (
-            "AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=1; format=int64\tatomic\n",
-            "list",
-        ),
+        ("AWSMachine\tspec.a\tstring\tyes\t1\t\tminimum=1; format=int64\t\n", "type"),
+        ("AWSMachine\tspec.a\tinteger\t\t1\t\tminimum=1; format=int64\t\n", "required"),
+        ("AWSMachine\tspec.a\tinteger\tyes\t2\t\tminimum=1; format=int64\t\n", "default"),
+        ("AWSMachine\tspec.a\tinteger\tyes\t1\tx\tminimum=1; format=int64\t\n", "enum"),
+        ("AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=2; format=int64\t\n", "bounds"),
+        ("AWSMachine\tspec.a\tinteger\tyes\t1\t\tminimum=1; format=int64\tatomic\n", "list"),
         ("", "absent"),
     ];
     for (ours, column) in changed {
         let found = compare(&theirs, &rows::of_table(ours));
-        assert_eq!(
-            found.iter().map(|difference| difference.column).collect::<Vec<_>>(),
-            [column]
-        );
+        assert_eq!(found.iter().map(|difference| difference.column).collect::<Vec<_>>(), [column]);
     }
     let found = compare(&BTreeMap::new(), &theirs);
-    assert_eq!(
-        found.iter().map(|difference| difference.column).collect::<Vec<_>>(),
-        ["added"]
-    );
+    assert_eq!(found.iter().map(|difference| difference.column).collect::<Vec<_>>(), ["added"]);
 }

@@ -41,11 +41,7 @@ pub(crate) struct Row {
 
 /// Rows of a tab-separated table: kind, path, type, required, default, enum, bounds, list.
 pub(crate) fn of_table(table: &str) -> BTreeMap<FieldPath, Row> {
-    table
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.starts_with("kind\t"))
-        .map(row_of_line)
-        .collect()
+    table.lines().filter(|line| !line.starts_with('#') && !line.starts_with("kind\t")).map(row_of_line).collect()
 }
 
 fn row_of_line(line: &str) -> (FieldPath, Row) {
@@ -57,21 +53,11 @@ fn row_of_line(line: &str) -> (FieldPath, Row) {
         data_type: data_type.to_owned(),
         required: required == "yes",
         default: default.to_owned(),
-        values: values
-            .split(',')
-            .filter(|value| !value.is_empty())
-            .map(str::to_owned)
-            .collect(),
+        values: values.split(',').filter(|value| !value.is_empty()).map(str::to_owned).collect(),
         bounds: split_bounds(bounds),
         list: list.to_owned(),
     };
-    (
-        FieldPath {
-            kind: kind.to_owned(),
-            path: path.to_owned(),
-        },
-        row,
-    )
+    (FieldPath { kind: kind.to_owned(), path: path.to_owned() }, row)
 }
 
 /// Splits `minimum=1; cel=a; b` where a keyword begins, because rules and patterns may hold semicolons themselves.
@@ -99,31 +85,16 @@ pub(crate) fn of_manifest(crd: &Value, rows: &mut BTreeMap<FieldPath, Row>) {
 
 fn properties(kind: &str, path: &str, parent: &Map<String, Value>, rows: &mut BTreeMap<FieldPath, Row>) {
     let required = parent.get("required").and_then(Value::as_array);
-    for (name, schema) in parent
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    for (name, schema) in parent.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let required = required.is_some_and(|names| names.iter().any(|entry| entry == name));
-        let path = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         field(kind, &path, schema, required, rows);
     }
 }
 
 fn field(kind: &str, path: &str, schema: &Value, required: bool, rows: &mut BTreeMap<FieldPath, Row>) {
     let object = schema.as_object().unwrap();
-    rows.insert(
-        FieldPath {
-            kind: kind.to_owned(),
-            path: path.to_owned(),
-        },
-        row_of_schema(object, required),
-    );
+    rows.insert(FieldPath { kind: kind.to_owned(), path: path.to_owned() }, row_of_schema(object, required));
     properties(kind, path, object, rows);
     if let Some(items) = object.get("items") {
         field(kind, &format!("{path}[]"), items, false, rows);
@@ -134,66 +105,34 @@ fn field(kind: &str, path: &str, schema: &Value, required: bool, rows: &mut BTre
 }
 
 fn row_of_schema(object: &Map<String, Value>, required: bool) -> Row {
-    let int_or_string = object
-        .contains_key("x-kubernetes-int-or-string")
-        .then_some("int-or-string");
+    let int_or_string = object.contains_key("x-kubernetes-int-or-string").then_some("int-or-string");
     let mut bounds: BTreeSet<String> = BOUNDS
         .iter()
         .filter_map(|keyword| object.get(*keyword).map(|value| format!("{keyword}={}", plain(value))))
         .collect();
     let rules = object.get("x-kubernetes-validations").and_then(Value::as_array);
-    bounds.extend(
-        rules
-            .into_iter()
-            .flatten()
-            .map(|rule| format!("cel={}", plain(&rule["rule"]))),
-    );
+    bounds.extend(rules.into_iter().flatten().map(|rule| format!("cel={}", plain(&rule["rule"]))));
     Row {
-        data_type: int_or_string
-            .or_else(|| object.get("type").and_then(Value::as_str))
-            .unwrap_or_default()
-            .to_owned(),
+        data_type: int_or_string.or_else(|| object.get("type").and_then(Value::as_str)).unwrap_or_default().to_owned(),
         required,
         default: object.get("default").map(Value::to_string).unwrap_or_default(),
-        values: object
-            .get("enum")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .map(plain)
-            .collect(),
+        values: object.get("enum").and_then(Value::as_array).into_iter().flatten().map(plain).collect(),
         bounds,
         list: list_type(object),
     }
 }
 
 fn list_type(object: &Map<String, Value>) -> String {
-    let kind = object
-        .get("x-kubernetes-list-type")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let keys: Vec<String> = object
-        .get("x-kubernetes-list-map-keys")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(plain)
-        .collect();
-    if keys.is_empty() {
-        kind.to_owned()
-    } else {
-        format!("{kind}:{}", keys.join(","))
-    }
+    let kind = object.get("x-kubernetes-list-type").and_then(Value::as_str).unwrap_or_default();
+    let keys: Vec<String> =
+        object.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten().map(plain).collect();
+    if keys.is_empty() { kind.to_owned() } else { format!("{kind}:{}", keys.join(",")) }
 }
 
 /// Text as it is, anything else as JSON with a space after commas and colons, as the table has it.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => other
-            .to_string()
-            .replace("\",\"", "\", \"")
-            .replace("\":\"", "\": \"")
-            .replace("},{", "}, {"),
+        other => other.to_string().replace("\",\"", "\", \"").replace("\":\"", "\": \"").replace("},{", "}, {"),
     }
 }

@@ -13,10 +13,7 @@ impl Ec2Calls {
         let (action, zone) = match &source {
             CapacitySource::Reservation(id) => {
                 let found = self.reservation_facts(vec![id.clone()]).await?.into_iter().next();
-                (
-                    "DescribeCapacityReservations",
-                    found.map(|reservation| reservation.zone),
-                )
+                ("DescribeCapacityReservations", found.map(|reservation| reservation.zone))
             }
             CapacitySource::Host(id) => {
                 let found = self.host_facts(vec![id.clone()]).await?.into_iter().next();

@@ -32,10 +32,7 @@ impl Ec2Calls {
             .describe(ACTION, query, |permit, token| async move {
                 let request = self.client.describe_public_ipv4_pools().pool_ids(pool);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.public_ipv4_pools().to_vec(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.public_ipv4_pools().to_vec(), next: answer.next_token })
             })
             .await?;
         let found = pools.iter().find(|shown| shown.pool_id() == Some(pool));
@@ -65,10 +62,7 @@ impl Ec2Calls {
                     public_ip: text(answer.public_ip()),
                 });
             }
-            ElasticIpCall::Associate {
-                allocation_id,
-                interface_id,
-            } => {
+            ElasticIpCall::Associate { allocation_id, interface_id } => {
                 let request = self.client.associate_address().allocation_id(allocation_id);
                 let request = request.network_interface_id(interface_id).allow_reassociation(false);
                 self.runner.call(permit, request.send()).await?;
@@ -85,10 +79,8 @@ impl Ec2Calls {
         pool: Option<String>,
         tags: &Tags,
     ) -> Result<AllocateAddressOutput, CloudError> {
-        let tags = TagSpecification::builder()
-            .resource_type(ResourceType::ElasticIp)
-            .set_tags(Some(sdk_tags(tags)))
-            .build();
+        let tags =
+            TagSpecification::builder().resource_type(ResourceType::ElasticIp).set_tags(Some(sdk_tags(tags))).build();
         let request = self.client.allocate_address().domain(DomainType::Vpc);
         let request = request.set_public_ipv4_pool(pool).tag_specifications(tags);
         let call = request.customize().config_override(once()).send();

@@ -15,16 +15,9 @@ impl Ec2Calls {
     pub(crate) async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
         self.runner
             .describe("DescribeHosts", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_hosts()
-                    .set_filter(filters(query))
-                    .max_results(HOSTS_PAGE_SIZE);
+                let request = self.client.describe_hosts().set_filter(filters(query)).max_results(HOSTS_PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.hosts().iter().map(host).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.hosts().iter().map(host).collect(), next: answer.next_token })
             })
             .await
     }
@@ -89,10 +82,7 @@ fn host(host: &types::Host) -> Host {
         client_token: some_text(host.client_token()),
         availability_zone: text(host.availability_zone()),
         instance_type: text(properties.and_then(types::HostProperties::instance_type)),
-        is_released: matches!(
-            state,
-            Some(AllocationState::Released | AllocationState::ReleasedPermanentFailure)
-        ),
+        is_released: matches!(state, Some(AllocationState::Released | AllocationState::ReleasedPermanentFailure)),
         tags: tags(host.tags()),
     }
 }

@@ -17,10 +17,7 @@ impl Ec2Calls {
                 let request = self.client.describe_images().set_filters(filters(query));
                 let request = request.include_deprecated(by_id).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.images().iter().map(image).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.images().iter().map(image).collect(), next: answer.next_token })
             })
             .await
     }
@@ -40,9 +37,7 @@ fn image(image: &types::Image) -> Image {
         has_ena: image.ena_support() == Some(true),
         imds_support: some_text(image.imds_support().map(types::ImdsSupportValues::as_str)),
         // EC2 returns `windows`; the SDK's own value is spelled differently.
-        windows: image
-            .platform()
-            .is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),
+        windows: image.platform().is_some_and(|platform| platform.as_str().eq_ignore_ascii_case("windows")),
         created: text(image.creation_date()),
         deprecation_time: some_text(image.deprecation_time()),
     }

@@ -25,10 +25,7 @@ impl Ec2Calls {
                 let request = self.client.describe_instance_types().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.instance_types().iter().map(converted).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.instance_types().iter().map(converted).collect(), next: answer.next_token })
             })
             .await
     }
@@ -37,9 +34,7 @@ impl Ec2Calls {
 fn converted(shown: &types::InstanceTypeInfo) -> InstanceType {
     let vcpus = shown.v_cpu_info().and_then(types::VCpuInfo::default_v_cpus);
     let memory = shown.memory_info().and_then(types::MemoryInfo::size_in_mib);
-    let architectures = shown
-        .processor_info()
-        .map_or(&[][..], types::ProcessorInfo::supported_architectures);
+    let architectures = shown.processor_info().map_or(&[][..], types::ProcessorInfo::supported_architectures);
     let mut gpus: BTreeMap<String, i32> = BTreeMap::new();
     for gpu in shown.gpu_info().map_or(&[][..], types::GpuInfo::gpus) {
         *gpus.entry(text(gpu.manufacturer())).or_default() += gpu.count().unwrap_or_default();

@@ -23,9 +23,7 @@ impl Ec2Calls {
     pub(crate) async fn instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let permit = self.runner.limiter().acquire_lookup(self.runner.flow(), query)?;
         let fetch = |permit, token| self.instances_page(permit, query, token);
-        self.runner
-            .pages(permit, &CallRequest::lookup(self.runner.flow(), query), fetch)
-            .await
+        self.runner.pages(permit, &CallRequest::lookup(self.runner.flow(), query), fetch).await
     }
 
     /// Looks instances up for several machines, after waiting for the turn of the call.
@@ -49,18 +47,11 @@ impl Ec2Calls {
         query: &Query,
         token: Option<String>,
     ) -> Result<Page<Instance>, CloudError> {
-        let request = self
-            .client
-            .describe_instances()
-            .set_filters(filters(query))
-            .max_results(PAGE_SIZE);
+        let request = self.client.describe_instances().set_filters(filters(query)).max_results(PAGE_SIZE);
         let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
         let shown = answer.reservations().iter().flat_map(types::Reservation::instances);
         let instances = shown.map(|shown| instance(DESCRIBE_INSTANCES, shown));
-        Ok(Page {
-            items: instances.collect::<Result<_, _>>()?,
-            next: answer.next_token,
-        })
+        Ok(Page { items: instances.collect::<Result<_, _>>()?, next: answer.next_token })
     }
 
     /// Terminates instances after waiting for their turn and for leadership. Returns the new states from the answer.
@@ -85,10 +76,7 @@ pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> R
     let id = instance.instance_id().filter(|id| !id.is_empty());
     let state = instance.state().and_then(|state| state.name()).and_then(state_name);
     let (Some(id), Some(state)) = (id, state) else {
-        return Err(CloudError::no_answer(
-            operation,
-            "the answer holds an instance without id or known state",
-        ));
+        return Err(CloudError::no_answer(operation, "the answer holds an instance without id or known state"));
     };
     Ok(Instance {
         id: id.to_owned(),
@@ -98,10 +86,7 @@ pub(super) fn instance(operation: &'static str, instance: &types::Instance) -> R
         availability_zone: text(instance.placement().and_then(|placement| placement.availability_zone())),
         subnet_id: some_text(instance.subnet_id()),
         vpc_id: some_text(instance.vpc_id()),
-        primary_interface: ordered(instance.network_interfaces())
-            .into_iter()
-            .next()
-            .and_then(primary_interface),
+        primary_interface: ordered(instance.network_interfaces()).into_iter().next().and_then(primary_interface),
         volume_ids: volume_ids(instance.block_device_mappings()),
         metadata_options: instance.metadata_options().and_then(metadata_options),
         client_token: some_text(instance.client_token()),
@@ -116,35 +101,24 @@ fn state_name(name: &types::InstanceStateName) -> Option<InstanceState> {
 }
 
 fn state_reason(reason: &types::StateReason) -> Option<StateReason> {
-    Some(StateReason {
-        code: some_text(reason.code())?,
-        message: text(reason.message()),
-    })
+    Some(StateReason { code: some_text(reason.code())?, message: text(reason.message()) })
 }
 
 /// The interfaces in the order of their devices.
 fn ordered(interfaces: &[types::InstanceNetworkInterface]) -> Vec<&types::InstanceNetworkInterface> {
     let mut ordered: Vec<_> = interfaces.iter().collect();
     ordered.sort_by_key(|interface| {
-        let device = interface
-            .attachment()
-            .and_then(types::InstanceNetworkInterfaceAttachment::device_index);
+        let device = interface.attachment().and_then(types::InstanceNetworkInterfaceAttachment::device_index);
         (device.unwrap_or(i32::MAX), interface.network_interface_id())
     });
     ordered
 }
 
 fn primary_interface(first: &types::InstanceNetworkInterface) -> Option<PrimaryInterface> {
-    let mut security_group_ids: Vec<String> = first
-        .groups()
-        .iter()
-        .filter_map(|group| some_text(group.group_id()))
-        .collect();
+    let mut security_group_ids: Vec<String> =
+        first.groups().iter().filter_map(|group| some_text(group.group_id())).collect();
     security_group_ids.sort_unstable();
-    Some(PrimaryInterface {
-        id: some_text(first.network_interface_id())?,
-        security_group_ids,
-    })
+    Some(PrimaryInterface { id: some_text(first.network_interface_id())?, security_group_ids })
 }
 
 /// The options of the metadata service; `None` while EC2 is changing them.
@@ -179,44 +153,25 @@ fn interface_addresses(interface: &types::InstanceNetworkInterface) -> Vec<Machi
     let mut addresses: Vec<_> = [
         (MachineAddressType::InternalDNS, interface.private_dns_name()),
         (MachineAddressType::InternalIP, interface.private_ip_address()),
-        (
-            MachineAddressType::ExternalDNS,
-            public.and_then(|public| public.public_dns_name()),
-        ),
-        (
-            MachineAddressType::ExternalIP,
-            public.and_then(|public| public.public_ip()),
-        ),
+        (MachineAddressType::ExternalDNS, public.and_then(|public| public.public_dns_name())),
+        (MachineAddressType::ExternalIP, public.and_then(|public| public.public_ip())),
     ]
     .into_iter()
-    .filter_map(|(kind, address)| {
-        Some(MachineAddress {
-            address_type: kind,
-            address: some_text(address)?,
-        })
-    })
+    .filter_map(|(kind, address)| Some(MachineAddress { address_type: kind, address: some_text(address)? }))
     .collect();
-    let mut ipv6: Vec<_> = interface
-        .ipv6_addresses()
-        .iter()
-        .filter_map(|address| address.ipv6_address())
-        .collect();
+    let mut ipv6: Vec<_> = interface.ipv6_addresses().iter().filter_map(|address| address.ipv6_address()).collect();
     ipv6.sort_unstable();
     addresses.extend(
-        ipv6.into_iter()
-            .filter(|address| !is_link_local(address))
-            .map(|address| MachineAddress {
-                address_type: MachineAddressType::InternalIP,
-                address: address.to_owned(),
-            }),
+        ipv6.into_iter().filter(|address| !is_link_local(address)).map(|address| MachineAddress {
+            address_type: MachineAddressType::InternalIP,
+            address: address.to_owned(),
+        }),
     );
     addresses
 }
 
 fn is_link_local(address: &str) -> bool {
-    address
-        .parse::<Ipv6Addr>()
-        .is_ok_and(|address| address.is_unicast_link_local())
+    address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local())
 }
 
 fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
@@ -229,9 +184,7 @@ mod tests {
     use super::*;
 
     fn interface(device: i32, ip: &str) -> types::builders::InstanceNetworkInterfaceBuilder {
-        let attachment = types::InstanceNetworkInterfaceAttachment::builder()
-            .device_index(device)
-            .build();
+        let attachment = types::InstanceNetworkInterfaceAttachment::builder().device_index(device).build();
         types::InstanceNetworkInterface::builder()
             .attachment(attachment)
             .private_dns_name(format!("ip-{ip}.internal"))
@@ -240,10 +193,8 @@ mod tests {
 
     #[test]
     fn addresses_follow_the_devices_and_leave_out_link_local_ones() {
-        let public = types::InstanceNetworkInterfaceAssociation::builder()
-            .public_ip("203.0.113.5")
-            .public_dns_name("")
-            .build();
+        let public =
+            types::InstanceNetworkInterfaceAssociation::builder().public_ip("203.0.113.5").public_dns_name("").build();
         let ipv6 = |address: &str| types::InstanceIpv6Address::builder().ipv6_address(address).build();
         let first = interface(0, "10.0.0.1")
             .association(public)
@@ -252,10 +203,8 @@ mod tests {
             .ipv6_addresses(ipv6("2001:db8::1"))
             .build();
         let second = interface(1, "10.0.0.2").build();
-        let shown: Vec<_> = addresses(&[second, first])
-            .into_iter()
-            .map(|address| (address.address_type, address.address))
-            .collect();
+        let shown: Vec<_> =
+            addresses(&[second, first]).into_iter().map(|address| (address.address_type, address.address)).collect();
         let expected = [
             (MachineAddressType::InternalDNS, "ip-10.0.0.1.internal"),
             (MachineAddressType::InternalIP, "10.0.0.1"),
@@ -270,17 +219,13 @@ mod tests {
 
     #[test]
     fn an_instance_of_an_ipv6_only_subnet_has_its_name_and_ipv6_address() {
-        let address = types::InstanceIpv6Address::builder()
-            .ipv6_address("2001:db8::1")
-            .build();
+        let address = types::InstanceIpv6Address::builder().ipv6_address("2001:db8::1").build();
         let only = types::InstanceNetworkInterface::builder()
             .private_dns_name("i-1.eu-west-1.compute.internal")
             .ipv6_addresses(address)
             .build();
-        let shown: Vec<_> = addresses(&[only])
-            .into_iter()
-            .map(|address| (address.address_type, address.address))
-            .collect();
+        let shown: Vec<_> =
+            addresses(&[only]).into_iter().map(|address| (address.address_type, address.address)).collect();
         let expected = [
             (MachineAddressType::InternalDNS, "i-1.eu-west-1.compute.internal"),
             (MachineAddressType::InternalIP, "2001:db8::1"),
@@ -293,14 +238,9 @@ mod tests {
         let group = |id: &str| types::GroupIdentifier::builder().group_id(id).build();
         let first = interface(0, "10.0.0.1").network_interface_id("eni-1");
         let first = first.groups(group("sg-b")).groups(group("sg-a")).build();
-        let second = interface(1, "10.0.0.2")
-            .network_interface_id("eni-2")
-            .groups(group("sg-c"))
-            .build();
+        let second = interface(1, "10.0.0.2").network_interface_id("eni-2").groups(group("sg-c")).build();
         let volume = |id: &str, ends: bool| {
-            let volume = types::EbsInstanceBlockDevice::builder()
-                .volume_id(id)
-                .delete_on_termination(ends);
+            let volume = types::EbsInstanceBlockDevice::builder().volume_id(id).delete_on_termination(ends);
             types::InstanceBlockDeviceMapping::builder().ebs(volume.build()).build()
         };
         let shown = types::Instance::builder()
@@ -327,17 +267,8 @@ mod tests {
     fn an_instance_in_an_unknown_state_is_an_error() {
         let state = |word: &str| types::InstanceState::builder().name(word.into()).build();
         let shown = |word: &str| types::Instance::builder().instance_id("i-1").state(state(word)).build();
-        assert_eq!(
-            instance("DescribeInstances", &shown("stopped")).unwrap().state,
-            InstanceState::Stopped
-        );
+        assert_eq!(instance("DescribeInstances", &shown("stopped")).unwrap().state, InstanceState::Stopped);
         assert!(instance("DescribeInstances", &shown("hibernating")).is_err());
-        assert!(
-            instance(
-                "DescribeInstances",
-                &types::Instance::builder().instance_id("i-1").build()
-            )
-            .is_err()
-        );
+        assert!(instance("DescribeInstances", &types::Instance::builder().instance_id("i-1").build()).is_err());
     }
 }

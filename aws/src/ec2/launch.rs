@@ -69,19 +69,11 @@ fn block_device(volume: &LaunchVolume) -> Result<BlockDeviceMapping, CloudError>
         .volume_size(number(volume, "size", volume.size)?)
         .set_volume_type(volume.volume_type.as_deref().map(Into::into))
         .set_iops(volume.iops.map(|iops| number(volume, "iops", iops)).transpose()?)
-        .set_throughput(
-            volume
-                .throughput
-                .map(|rate| number(volume, "throughput", rate))
-                .transpose()?,
-        )
+        .set_throughput(volume.throughput.map(|rate| number(volume, "throughput", rate)).transpose()?)
         .set_encrypted(volume.encrypted)
         .set_kms_key_id(volume.encryption_key.clone())
         .build();
-    Ok(BlockDeviceMapping::builder()
-        .device_name(&volume.device_name)
-        .ebs(disk)
-        .build())
+    Ok(BlockDeviceMapping::builder().device_name(&volume.device_name).ebs(disk).build())
 }
 
 fn number(volume: &LaunchVolume, field: &str, value: i64) -> Result<i32, CloudError> {
@@ -108,20 +100,13 @@ fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest
 /// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and a
 /// specification for interfaces if the launch creates none.
 fn tag_specifications(request: &LaunchRequest) -> Option<Vec<TagSpecification>> {
-    let tags: Vec<_> = request
-        .tags
-        .iter()
-        .map(|(key, value)| Tag::builder().key(key).value(value).build())
-        .collect();
+    let tags: Vec<_> = request.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let mut kinds = vec![ResourceType::Instance, ResourceType::Volume];
     if request.options.network_interfaces.is_empty() {
         kinds.push(ResourceType::NetworkInterface);
     }
-    let specifications = kinds.into_iter().map(|kind| {
-        TagSpecification::builder()
-            .resource_type(kind)
-            .set_tags(Some(tags.clone()))
-            .build()
-    });
+    let specifications = kinds
+        .into_iter()
+        .map(|kind| TagSpecification::builder().resource_type(kind).set_tags(Some(tags.clone())).build());
     (!tags.is_empty()).then(|| specifications.collect())
 }

@@ -107,10 +107,7 @@ pub(super) fn interfaces(request: &LaunchRequest) -> Vec<InstanceNetworkInterfac
     (0..)
         .zip(&options.network_interfaces)
         .map(|(device, id)| {
-            InstanceNetworkInterfaceSpecification::builder()
-                .device_index(device)
-                .network_interface_id(id)
-                .build()
+            InstanceNetworkInterfaceSpecification::builder().device_index(device).network_interface_id(id).build()
         })
         .collect()
 }

@@ -55,12 +55,10 @@ impl Ec2Calls {
 
 /// The filters of a query; `None` if it has no filters.
 fn filters(query: &Query) -> Option<Vec<types::Filter>> {
-    let filters = query.filters.iter().map(|(name, values)| {
-        types::Filter::builder()
-            .name(name)
-            .set_values(Some(values.clone()))
-            .build()
-    });
+    let filters = query
+        .filters
+        .iter()
+        .map(|(name, values)| types::Filter::builder().name(name).set_values(Some(values.clone())).build());
     Some(filters.collect::<Vec<_>>()).filter(|filters| !filters.is_empty())
 }
 
@@ -74,9 +72,7 @@ fn text(text: Option<&str>) -> String {
 }
 
 fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
-    let tags = tags
-        .iter()
-        .filter_map(|tag| Some((tag.key()?.to_owned(), text(tag.value()))));
+    let tags = tags.iter().filter_map(|tag| Some((tag.key()?.to_owned(), text(tag.value()))));
     tags.collect()
 }
 

@@ -11,11 +11,8 @@ impl Ec2Calls {
     pub(crate) async fn network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
         self.runner
             .describe("DescribeNetworkInterfaces", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_network_interfaces()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
+                let request =
+                    self.client.describe_network_interfaces().set_filters(filters(query)).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
                     items: answer.network_interfaces().iter().map(network_interface).collect(),
@@ -46,8 +43,6 @@ fn network_interface(interface: &types::NetworkInterface) -> NetworkInterface {
         description: text(interface.description()),
         owner_id: text(interface.owner_id()),
         requester_id: some_text(interface.requester_id()),
-        public_ip: interface
-            .association()
-            .and_then(|association| some_text(association.public_ip())),
+        public_ip: interface.association().and_then(|association| some_text(association.public_ip())),
     }
 }

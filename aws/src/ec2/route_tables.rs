@@ -14,10 +14,7 @@ impl Ec2Calls {
                 let request = self.client.describe_route_tables().set_filters(filters(query));
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.route_tables().iter().map(route_table).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.route_tables().iter().map(route_table).collect(), next: answer.next_token })
             })
             .await
     }
@@ -57,9 +54,7 @@ fn with_subnet(association: &types::RouteTableAssociation) -> Option<RouteTableA
 }
 
 fn route(route: &types::Route) -> Route {
-    let destination = route
-        .destination_cidr_block()
-        .or_else(|| route.destination_ipv6_cidr_block());
+    let destination = route.destination_cidr_block().or_else(|| route.destination_ipv6_cidr_block());
     Route {
         destination: text(destination.or_else(|| route.destination_prefix_list_id())),
         target: target(route),
@@ -109,31 +104,13 @@ mod tests {
         let builder = types::Route::builder;
         for (route, expected) in [
             (builder().gateway_id("local"), RouteTarget::Local),
-            (
-                builder().gateway_id("igw-1"),
-                RouteTarget::InternetGateway("igw-1".to_owned()),
-            ),
-            (
-                builder().gateway_id("vpce-1"),
-                RouteTarget::VpcEndpoint("vpce-1".to_owned()),
-            ),
+            (builder().gateway_id("igw-1"), RouteTarget::InternetGateway("igw-1".to_owned())),
+            (builder().gateway_id("vpce-1"), RouteTarget::VpcEndpoint("vpce-1".to_owned())),
             (builder().gateway_id("vgw-1"), RouteTarget::Other("vgw-1".to_owned())),
-            (
-                builder().nat_gateway_id("nat-1"),
-                RouteTarget::NatGateway("nat-1".to_owned()),
-            ),
-            (
-                builder().transit_gateway_id("tgw-1"),
-                RouteTarget::TransitGateway("tgw-1".to_owned()),
-            ),
-            (
-                builder().network_interface_id("eni-1"),
-                RouteTarget::Appliance("eni-1".to_owned()),
-            ),
-            (
-                builder().vpc_peering_connection_id("pcx-1"),
-                RouteTarget::Other("pcx-1".to_owned()),
-            ),
+            (builder().nat_gateway_id("nat-1"), RouteTarget::NatGateway("nat-1".to_owned())),
+            (builder().transit_gateway_id("tgw-1"), RouteTarget::TransitGateway("tgw-1".to_owned())),
+            (builder().network_interface_id("eni-1"), RouteTarget::Appliance("eni-1".to_owned())),
+            (builder().vpc_peering_connection_id("pcx-1"), RouteTarget::Other("pcx-1".to_owned())),
         ] {
             assert_eq!(target(&route.build()), expected);
         }

@@ -12,11 +12,7 @@ impl Ec2Calls {
     pub(crate) async fn security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
         self.runner
             .describe("DescribeSecurityGroups", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_security_groups()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
+                let request = self.client.describe_security_groups().set_filters(filters(query)).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page {
                     items: answer.security_groups().iter().map(security_group).collect(),
@@ -45,11 +41,7 @@ fn rules(permission: &types::IpPermission) -> Vec<Rule<String>> {
     let protocol = text(permission.ip_protocol());
     let traffic = Traffic::new(&protocol, port(permission.from_port()), port(permission.to_port()));
     let rule = |source: fn(String) -> Source<String>, of: Option<&str>, description: Option<&str>| {
-        Some(Rule {
-            traffic: traffic.clone(),
-            source: source(some_text(of)?),
-            description: text(description),
-        })
+        Some(Rule { traffic: traffic.clone(), source: source(some_text(of)?), description: text(description) })
     };
     let ranges = permission.ip_ranges().iter();
     let ranges = ranges.map(|range| rule(Source::Cidr, range.cidr_ip(), range.description()));

@@ -12,16 +12,9 @@ impl Ec2Calls {
     pub(crate) async fn subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
         self.runner
             .describe("DescribeSubnets", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_subnets()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
+                let request = self.client.describe_subnets().set_filters(filters(query)).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.subnets().iter().map(subnet).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.subnets().iter().map(subnet).collect(), next: answer.next_token })
             })
             .await
     }
@@ -29,9 +22,7 @@ impl Ec2Calls {
 
 fn subnet(subnet: &types::Subnet) -> Subnet {
     let ipv6_blocks = subnet.ipv6_cidr_block_association_set().iter().filter(|block| {
-        let state = block
-            .ipv6_cidr_block_state()
-            .and_then(types::SubnetCidrBlockState::state);
+        let state = block.ipv6_cidr_block_state().and_then(types::SubnetCidrBlockState::state);
         state == Some(&types::SubnetCidrBlockStateCode::Associated)
     });
     let names = subnet.private_dns_name_options_on_launch();

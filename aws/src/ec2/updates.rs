@@ -18,9 +18,7 @@ impl Ec2Calls {
     ) -> Result<(), CloudError> {
         let permit = self.update_permit("CreateTags", machine).await?;
         let request = self.client.create_tags().set_resources(Some(resources.to_vec()));
-        self.runner
-            .call(permit, request.set_tags(Some(sdk_tags(tags))).send())
-            .await?;
+        self.runner.call(permit, request.set_tags(Some(sdk_tags(tags))).send()).await?;
         Ok(())
     }
 
@@ -33,9 +31,7 @@ impl Ec2Calls {
     ) -> Result<(), CloudError> {
         let permit = self.update_permit("DeleteTags", machine).await?;
         let request = self.client.delete_tags().set_resources(Some(resources.to_vec()));
-        self.runner
-            .call(permit, request.set_tags(Some(sdk_tags(tags))).send())
-            .await?;
+        self.runner.call(permit, request.set_tags(Some(sdk_tags(tags))).send()).await?;
         Ok(())
     }
 
@@ -105,6 +101,5 @@ impl Ec2Calls {
 
 pub(super) fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     let tags = tags.iter();
-    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
-        .collect()
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }

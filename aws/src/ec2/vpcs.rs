@@ -11,16 +11,9 @@ impl Ec2Calls {
     pub(crate) async fn vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
         self.runner
             .describe("DescribeVpcs", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_vpcs()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
+                let request = self.client.describe_vpcs().set_filters(filters(query)).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.vpcs().iter().map(vpc).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.vpcs().iter().map(vpc).collect(), next: answer.next_token })
             })
             .await
     }
@@ -41,17 +34,15 @@ impl Ec2Calls {
     pub(super) async fn vpc_attribute(&self, id: &str, name: types::VpcAttributeName) -> Result<bool, CloudError> {
         let query = Query::filter(name.as_str(), [id]);
         let name = &name;
-        let values = self
-            .runner
-            .describe("DescribeVpcAttribute", &query, |permit, _| async move {
-                let request = self.client.describe_vpc_attribute().vpc_id(id).attribute(name.clone());
-                let answer = self.runner.call(permit, request.send()).await?;
-                let value = match name {
-                    types::VpcAttributeName::EnableDnsSupport => answer.enable_dns_support(),
-                    _ => answer.enable_dns_hostnames(),
-                };
-                Ok(Page::only([value.and_then(types::AttributeBooleanValue::value)]))
-            });
+        let values = self.runner.describe("DescribeVpcAttribute", &query, |permit, _| async move {
+            let request = self.client.describe_vpc_attribute().vpc_id(id).attribute(name.clone());
+            let answer = self.runner.call(permit, request.send()).await?;
+            let value = match name {
+                types::VpcAttributeName::EnableDnsSupport => answer.enable_dns_support(),
+                _ => answer.enable_dns_hostnames(),
+            };
+            Ok(Page::only([value.and_then(types::AttributeBooleanValue::value)]))
+        });
         Ok(values.await?.into_iter().any(|value| value == Some(true)))
     }
 }

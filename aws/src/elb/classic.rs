@@ -23,10 +23,7 @@ impl ElbCalls {
     ) -> Result<GroupAnswer, CloudError> {
         let client = &self.classic;
         match request {
-            GroupRequest::Facts => Ok(GroupAnswer::Facts(GroupFacts {
-                kind: TargetKind::Instance,
-                port: None,
-            })),
+            GroupRequest::Facts => Ok(GroupAnswer::Facts(GroupFacts { kind: TargetKind::Instance, port: None })),
             GroupRequest::Tags => self.classic_tags(permit, name).await.map(GroupAnswer::Tags),
             GroupRequest::Health => {
                 let request = client.describe_instance_health().load_balancer_name(name);
@@ -49,20 +46,12 @@ impl ElbCalls {
                 let request = client.register_instances_with_load_balancer().load_balancer_name(name);
                 let request = request.set_instances(Some(instances(targets)));
                 let request = request.customize().config_override(once);
-                self.runner
-                    .call(permit, request.send())
-                    .await
-                    .map(|_| GroupAnswer::Done)
+                self.runner.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
             GroupRequest::Deregister(targets) => {
-                let request = client
-                    .deregister_instances_from_load_balancer()
-                    .load_balancer_name(name);
+                let request = client.deregister_instances_from_load_balancer().load_balancer_name(name);
                 let request = request.set_instances(Some(instances(targets)));
-                self.runner
-                    .call(permit, request.send())
-                    .await
-                    .map(|_| GroupAnswer::Done)
+                self.runner.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
         }
     }
@@ -105,13 +94,8 @@ fn instances(targets: &[Target]) -> Vec<classic::types::Instance> {
 
 /// Converts the state of an instance. `OutOfService` has several causes, which the reason code distinguishes.
 fn instance_health(shown: &classic::types::InstanceState) -> Option<(Target, Health)> {
-    let target = Target {
-        id: shown.instance_id()?.to_owned(),
-        port: None,
-    };
-    let drains = shown
-        .description()
-        .is_some_and(|description| description.contains(CLASSIC_DRAINING));
+    let target = Target { id: shown.instance_id()?.to_owned(), port: None };
+    let drains = shown.description().is_some_and(|description| description.contains(CLASSIC_DRAINING));
     let reason = shown.reason_code().filter(|code| *code != "N/A");
     let state = match (shown.state()?, reason) {
         _ if drains => TargetState::Draining,
@@ -135,13 +119,7 @@ mod tests {
             ("InService", "N/A", "N/A", TargetState::Healthy, None),
             ("InService", "N/A", draining, TargetState::Draining, None),
             ("OutOfService", "ELB", registering, TargetState::Initial, Some("ELB")),
-            (
-                "OutOfService",
-                "Instance",
-                "failed",
-                TargetState::Unhealthy,
-                Some("Instance"),
-            ),
+            ("OutOfService", "Instance", "failed", TargetState::Unhealthy, Some("Instance")),
             ("Unknown", "ELB", "transient error", TargetState::Unhealthy, Some("ELB")),
         ];
         for (state, code, description, expected, reason) in table {
@@ -153,11 +131,7 @@ mod tests {
                 .build();
             let (target, health) = instance_health(&shown).unwrap();
             assert_eq!((target.id.as_str(), target.port), ("i-1", None));
-            assert_eq!(
-                (health.state, health.reason.as_deref()),
-                (expected, reason),
-                "{state} {description}"
-            );
+            assert_eq!((health.state, health.reason.as_deref()), (expected, reason), "{state} {description}");
         }
     }
 }

@@ -43,49 +43,29 @@ impl ElbCalls {
 
     pub(super) async fn attributes_of_target_group(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
         let request = self.client.describe_target_group_attributes().target_group_arn(arn);
-        let answer = self
-            .runner
-            .ask("DescribeTargetGroupAttributes", arn, request.send())
-            .await?;
+        let answer = self.runner.ask("DescribeTargetGroupAttributes", arn, request.send()).await?;
         let attributes = answer.attributes().iter();
-        Ok(attributes
-            .filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned())))
-            .collect())
+        Ok(attributes.filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned()))).collect())
     }
 
     pub(super) async fn attributes_of_load_balancer(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
         let request = self.client.describe_load_balancer_attributes().load_balancer_arn(arn);
-        let answer = self
-            .runner
-            .ask("DescribeLoadBalancerAttributes", arn, request.send())
-            .await?;
+        let answer = self.runner.ask("DescribeLoadBalancerAttributes", arn, request.send()).await?;
         let attributes = answer.attributes().iter();
-        Ok(attributes
-            .filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned())))
-            .collect())
+        Ok(attributes.filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned()))).collect())
     }
 
     async fn listener_facts(&self, arn: &str) -> Result<Vec<Listener>, CloudError> {
         let query = Query::filter("object", [arn]);
         let fetch = |permit, token| async move {
-            let call = self
-                .client
-                .describe_listeners()
-                .load_balancer_arn(arn)
-                .set_marker(token);
+            let call = self.client.describe_listeners().load_balancer_arn(arn).set_marker(token);
             let answer = self.runner.call(permit, call.send()).await?;
             let listeners = answer.listeners().iter().map(|listener| Listener {
-                protocol: listener
-                    .protocol()
-                    .map(|protocol| protocol.as_str().to_owned())
-                    .unwrap_or_default(),
+                protocol: listener.protocol().map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
                 port: listener.port().unwrap_or_default(),
                 target_group_arns: forwarded_to(listener),
             });
-            Ok(Page {
-                items: listeners.collect(),
-                next: answer.next_marker,
-            })
+            Ok(Page { items: listeners.collect(), next: answer.next_marker })
         };
         self.runner.describe("DescribeListeners", &query, fetch).await
     }

@@ -13,10 +13,7 @@ impl ElbCalls {
         let client = &self.client;
         let turn = CallRequest::load_balancer(self.runner.flow(), name);
         let permit = self.runner.permit(&turn).await?;
-        let answer = self
-            .runner
-            .call(permit, client.describe_load_balancers().names(name).send())
-            .await;
+        let answer = self.runner.call(permit, client.describe_load_balancers().names(name).send()).await;
         let answer = match answer {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             answer => answer?,
@@ -46,10 +43,7 @@ impl ElbCalls {
             let answer = self.runner.call(permit, request.send()).await?;
             let listeners = answer.listeners().iter();
             let listeners = listeners.filter_map(|listener| Some((listener.port()?, forwarded_to(listener))));
-            Ok(Page {
-                items: listeners.collect(),
-                next: answer.next_marker,
-            })
+            Ok(Page { items: listeners.collect(), next: answer.next_marker })
         };
         self.runner.pages(permit, &asked, fetch).await
     }
@@ -59,9 +53,7 @@ impl ElbCalls {
 pub(super) fn forwarded_to(listener: &elb::types::Listener) -> Vec<String> {
     let mut arns = Vec::new();
     for action in listener.default_actions() {
-        let several = action
-            .forward_config()
-            .map(elb::types::ForwardActionConfig::target_groups);
+        let several = action.forward_config().map(elb::types::ForwardActionConfig::target_groups);
         let several = several.unwrap_or_default().iter();
         let several = several.filter_map(|group| group.target_group_arn());
         for arn in action.target_group_arn().into_iter().chain(several) {

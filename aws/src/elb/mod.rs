@@ -30,11 +30,7 @@ impl ElbCalls {
         client: aws_sdk_elasticloadbalancingv2::Client,
         runner: CallRunner,
     ) -> Self {
-        Self {
-            classic,
-            client,
-            runner,
-        }
+        Self { classic, client, runner }
     }
 
     /// Makes a call about targets after waiting for its turn. The SDK does not retry writes, because an address may

@@ -34,19 +34,13 @@ impl ElbCalls {
                 let request = self.client.register_targets().target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
                 let request = request.customize().config_override(once());
-                self.runner
-                    .call(permit, request.send())
-                    .await
-                    .map(|_| GroupAnswer::Done)
+                self.runner.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
             GroupRequest::Deregister(targets) => {
                 let request = self.client.deregister_targets().target_group_arn(arn);
                 let request = request.set_targets(Some(descriptions(targets)));
                 let request = request.customize().config_override(once());
-                self.runner
-                    .call(permit, request.send())
-                    .await
-                    .map(|_| GroupAnswer::Done)
+                self.runner.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
             }
         }
     }
@@ -57,10 +51,7 @@ impl ElbCalls {
         let answer = self.runner.call(permit, request.target_group_arns(arn).send()).await?;
         let group = shown(answer.target_groups(), arn);
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
-        Ok(GroupFacts {
-            kind: kind(group),
-            port: group.port(),
-        })
+        Ok(GroupFacts { kind: kind(group), port: group.port() })
     }
 
     /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist.
@@ -82,18 +73,12 @@ impl ElbCalls {
         let turn = CallRequest::target_groups_in(self.runner.flow(), vpc_id);
         let permit = self.runner.permit(&turn).await?;
         let fetch = |permit, token| async move {
-            let request = self
-                .client
-                .describe_target_groups()
-                .page_size(PAGE_SIZE)
-                .set_marker(token);
+            let request = self.client.describe_target_groups().page_size(PAGE_SIZE).set_marker(token);
             let answer = self.runner.call(permit, request.send()).await?;
             let groups = answer.target_groups().iter();
             let of_vpc = groups.filter(|group| group.vpc_id() == Some(vpc_id));
             Ok(Page {
-                items: of_vpc
-                    .filter_map(|group| Some((group.target_group_arn()?.to_owned(), kind(group))))
-                    .collect(),
+                items: of_vpc.filter_map(|group| Some((group.target_group_arn()?.to_owned(), kind(group)))).collect(),
                 next: answer.next_marker,
             })
         };
@@ -145,10 +130,7 @@ impl ElbCalls {
         let shown = answer.target_health_descriptions().iter();
         let targets = shown.filter_map(|shown| {
             let target = shown.target()?;
-            let target = Target {
-                id: target.id()?.to_owned(),
-                port: target.port(),
-            };
+            let target = Target { id: target.id()?.to_owned(), port: target.port() };
             let health = shown.target_health()?;
             let health = Health {
                 state: state(health.state()?),
@@ -162,10 +144,7 @@ impl ElbCalls {
     async fn deregistration_delay(&self, permit: Permit, arn: &str) -> Result<Duration, CloudError> {
         let request = self.client.describe_target_group_attributes();
         let answer = self.runner.call(permit, request.target_group_arn(arn).send()).await?;
-        let delay = answer
-            .attributes()
-            .iter()
-            .find(|attribute| attribute.key() == Some(DELAY_ATTRIBUTE));
+        let delay = answer.attributes().iter().find(|attribute| attribute.key() == Some(DELAY_ATTRIBUTE));
         let seconds = delay.and_then(|delay| delay.value()?.parse().ok());
         Ok(seconds.map_or(USUAL_DELAY, Duration::from_secs))
     }
@@ -196,12 +175,8 @@ fn once() -> elb::config::Builder {
 }
 
 fn descriptions(targets: &[Target]) -> Vec<elb::types::TargetDescription> {
-    let describe = |target: &Target| {
-        elb::types::TargetDescription::builder()
-            .id(&target.id)
-            .set_port(target.port)
-            .build()
-    };
+    let describe =
+        |target: &Target| elb::types::TargetDescription::builder().id(&target.id).set_port(target.port).build();
     targets.iter().map(describe).collect()
 }
 

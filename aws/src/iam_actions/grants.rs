@@ -2,29 +2,18 @@
 
 use super::{Condition, Grant, Named, Resources};
 
-pub(super) const READ: Grant = Grant {
-    name: "Read",
-    resources: Resources::All,
-    condition: Condition::Always,
-};
+pub(super) const READ: Grant = Grant { name: "Read", resources: Resources::All, condition: Condition::Always };
 
 /// Reads of instance profiles, of the settings of buckets but not their objects, and of the parameters that AWS
 /// publishes. The ARNs of buckets and of these parameters contain no account.
 pub(super) const READ_SETTINGS: Grant = Grant {
     name: "ReadSettings",
-    resources: Resources::Arns(&[
-        "iam::*:instance-profile/*",
-        "s3:::*",
-        "ssm:*::parameter/aws/service/eks/*",
-    ]),
+    resources: Resources::Arns(&["iam::*:instance-profile/*", "s3:::*", "ssm:*::parameter/aws/service/eks/*"]),
     condition: Condition::Always,
 };
 
-pub(super) const READ_MACHINE_ROLES: Grant = Grant {
-    name: "ReadMachineRoles",
-    resources: Resources::Named(Named::MachineRoles),
-    condition: Condition::Always,
-};
+pub(super) const READ_MACHINE_ROLES: Grant =
+    Grant { name: "ReadMachineRoles", resources: Resources::Named(Named::MachineRoles), condition: Condition::Always };
 
 pub(super) const READ_SPOT_ROLE: Grant = Grant {
     name: "ReadSpotRole",
@@ -53,18 +42,12 @@ const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
 
 /// Resources without the provider's tag may be tagged only within the call that creates them. Otherwise, `CreateTags`
 /// could put that tag on somebody else's resources.
-pub(super) const TAG_AT_LAUNCH: Grant = Grant {
-    name: "TagWhatIsLaunched",
-    resources: CREATED_FOR_MACHINES,
-    condition: Condition::WithinLaunch,
-};
+pub(super) const TAG_AT_LAUNCH: Grant =
+    Grant { name: "TagWhatIsLaunched", resources: CREATED_FOR_MACHINES, condition: Condition::WithinLaunch };
 
 /// Changes of tags of running machines, except for the tags that identify the owner of a resource.
-pub(super) const CHANGE_TAGS: Grant = Grant {
-    name: "ChangeOtherTags",
-    resources: CREATED,
-    condition: Condition::MarkedForOtherTags,
-};
+pub(super) const CHANGE_TAGS: Grant =
+    Grant { name: "ChangeOtherTags", resources: CREATED, condition: Condition::MarkedForOtherTags };
 
 /// Changes and deletions of resources that belong to machines. They share one statement, because IAM limits the length
 /// of a policy. Each action applies to one type of resource.
@@ -86,11 +69,8 @@ pub(super) const USE_GROUPS: Grant = Grant {
     condition: Condition::Always,
 };
 
-pub(super) const CREATE: Grant = Grant {
-    name: "LaunchMarked",
-    resources: CREATED_FOR_MACHINES,
-    condition: Condition::MarkedAtLaunch,
-};
+pub(super) const CREATE: Grant =
+    Grant { name: "LaunchMarked", resources: CREATED_FOR_MACHINES, condition: Condition::MarkedAtLaunch };
 
 pub(super) const LAUNCH: [Grant; 2] = [
     CREATE,

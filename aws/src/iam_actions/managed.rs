@@ -71,10 +71,7 @@ const CREATE_IN: Grant = Grant {
 const TAG: Grant = Grant {
     name: "TagWhatIsCreated",
     resources: NETWORKS,
-    condition: Condition::Within {
-        service: "ec2",
-        actions: CREATING,
-    },
+    condition: Condition::Within { service: "ec2", actions: CREATING },
 };
 
 /// The actions that create a resource of Elastic Load Balancing with its tags.
@@ -84,10 +81,7 @@ const CREATING_BALANCERS: &[&str] = &["CreateLoadBalancer", "CreateTargetGroup",
 const TAG_BALANCERS: Grant = Grant {
     name: "TagLoadBalancers",
     resources: Resources::Arns(&["elasticloadbalancing:*:*:*"]),
-    condition: Condition::Within {
-        service: "elasticloadbalancing",
-        actions: CREATING_BALANCERS,
-    },
+    condition: Condition::Within { service: "elasticloadbalancing", actions: CREATING_BALANCERS },
 };
 
 /// The resources of networks and load balancers.
@@ -106,18 +100,11 @@ const OWNED: Resources = Resources::Arns(&[
 /// types of resources, all of which need the tag. Actions on associations apply to the subnet and the route table,
 /// actions on routes to the route table only, and actions on rules to the security group that has the rules, not to a
 /// group that is the source of a rule.
-const CHANGE: Grant = Grant {
-    name: "ChangeOwned",
-    resources: OWNED,
-    condition: Condition::Network,
-};
+const CHANGE: Grant = Grant { name: "ChangeOwned", resources: OWNED, condition: Condition::Network };
 
 /// Changes of tags of networks and load balancers, except for the tags that identify the owner of a resource.
-const CHANGE_TAGS: Grant = Grant {
-    name: "ChangeTagsOfOwned",
-    resources: OWNED,
-    condition: Condition::NetworkForOtherTags,
-};
+const CHANGE_TAGS: Grant =
+    Grant { name: "ChangeTagsOfOwned", resources: OWNED, condition: Condition::NetworkForOtherTags };
 
 /// Resources of the account that the cluster uses: the service-linked role of Elastic Load Balancing, which has this
 /// name in each account and which AWS creates with the first load balancer, and the public IPv4 pools of the user, from
@@ -146,33 +133,16 @@ const fn change_balancers(name: &'static str, why: &'static str) -> Action {
 /// Some permissions are in both tables, because a policy for one cluster may lack them.
 pub const MANAGED_ACTIONS: &[Action] = &[
     describe("DescribeAvailabilityZones", "chooses the zones of subnets"),
-    describe(
-        "DescribeInternetGateways",
-        "finds the internet gateway of the VPC, and one that is not attached yet",
-    ),
+    describe("DescribeInternetGateways", "finds the internet gateway of the VPC, and one that is not attached yet"),
     describe("DescribeVpcAttribute", "sees the DNS settings of the VPC"),
-    describe(
-        "DescribeAddresses",
-        "finds the addresses of NAT gateways and load balancers",
-    ),
-    describe(
-        "DescribePublicIpv4Pools",
-        "sees whether the pool of the cluster has free addresses",
-    ),
+    describe("DescribeAddresses", "finds the addresses of NAT gateways and load balancers"),
+    describe("DescribePublicIpv4Pools", "sees whether the pool of the cluster has free addresses"),
     describe("DescribeNatGateways", "finds the NAT gateways of the VPC"),
     describe("DescribeRouteTables", "finds the route tables of the VPC"),
     describe("DescribeSecurityGroups", "finds the security groups of the VPC"),
     change("CreateVpc", &[CREATE_VPCS], "makes the VPC"),
-    change(
-        "ModifyVpcAttribute",
-        &[CHANGE],
-        "switches on the DNS support and the host names of the VPC",
-    ),
-    change(
-        "AssociateVpcCidrBlock",
-        &[CHANGE],
-        "adds the ranges of secondaryCidrBlocks to the VPC",
-    ),
+    change("ModifyVpcAttribute", &[CHANGE], "switches on the DNS support and the host names of the VPC"),
+    change("AssociateVpcCidrBlock", &[CHANGE], "adds the ranges of secondaryCidrBlocks to the VPC"),
     change("DeleteVpc", &[CHANGE], "deletes the VPC with the cluster"),
     change("CreateSubnet", &[CREATE, CREATE_IN], "makes subnets in the VPC"),
     change(
@@ -183,11 +153,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     change("DeleteSubnet", &[CHANGE], "deletes the subnets with the cluster"),
     change("CreateInternetGateway", &[CREATE], "makes the internet gateway"),
     change("AttachInternetGateway", &[CHANGE], "attaches it to the VPC"),
-    change(
-        "DetachInternetGateway",
-        &[CHANGE],
-        "detaches it when the cluster is deleted",
-    ),
+    change("DetachInternetGateway", &[CHANGE], "detaches it when the cluster is deleted"),
     change("DeleteInternetGateway", &[CHANGE], "deletes it with the cluster"),
     change(
         "AllocateAddress",
@@ -195,64 +161,24 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "allocates the addresses of NAT gateways, and of load balancers whose addresses are from a pool",
     ),
     change("ReleaseAddress", &[CHANGE], "releases them when the cluster is deleted"),
-    change(
-        "CreateNatGateway",
-        &[CREATE_NAT_GATEWAYS, CREATE_IN],
-        "makes NAT gateways in public subnets",
-    ),
+    change("CreateNatGateway", &[CREATE_NAT_GATEWAYS, CREATE_IN], "makes NAT gateways in public subnets"),
     change("DeleteNatGateway", &[CHANGE], "deletes them with the cluster"),
-    change(
-        "CreateRouteTable",
-        &[CREATE, CREATE_IN],
-        "makes route tables in the VPC",
-    ),
+    change("CreateRouteTable", &[CREATE, CREATE_IN], "makes route tables in the VPC"),
     change("CreateRoute", &[CHANGE], "routes subnets to the gateways"),
-    change(
-        "ReplaceRoute",
-        &[CHANGE],
-        "corrects routes that lead elsewhere, for example to a NAT gateway that is gone",
-    ),
+    change("ReplaceRoute", &[CHANGE], "corrects routes that lead elsewhere, for example to a NAT gateway that is gone"),
     change("AssociateRouteTable", &[CHANGE], "gives subnets their route tables"),
-    change(
-        "ReplaceRouteTableAssociation",
-        &[CHANGE],
-        "gives subnets that have another route table their own",
-    ),
-    change(
-        "DisassociateRouteTable",
-        &[CHANGE],
-        "takes the route tables from the subnets when the cluster is deleted",
-    ),
-    change(
-        "DeleteRouteTable",
-        &[CHANGE],
-        "deletes the route tables with the cluster",
-    ),
-    change(
-        "CreateSecurityGroup",
-        &[CREATE, CREATE_IN],
-        "makes security groups in the VPC",
-    ),
-    change(
-        "AuthorizeSecurityGroupIngress",
-        &[CHANGE],
-        "adds the rules for incoming traffic that the spec asks for",
-    ),
+    change("ReplaceRouteTableAssociation", &[CHANGE], "gives subnets that have another route table their own"),
+    change("DisassociateRouteTable", &[CHANGE], "takes the route tables from the subnets when the cluster is deleted"),
+    change("DeleteRouteTable", &[CHANGE], "deletes the route tables with the cluster"),
+    change("CreateSecurityGroup", &[CREATE, CREATE_IN], "makes security groups in the VPC"),
+    change("AuthorizeSecurityGroupIngress", &[CHANGE], "adds the rules for incoming traffic that the spec asks for"),
     change(
         "RevokeSecurityGroupIngress",
         &[CHANGE],
         "removes other rules, and those that keep groups from being deleted",
     ),
-    change(
-        "RevokeSecurityGroupEgress",
-        &[CHANGE],
-        "empties the default security group, where the spec asks for it",
-    ),
-    change(
-        "DeleteSecurityGroup",
-        &[CHANGE],
-        "deletes the security groups with the cluster",
-    ),
+    change("RevokeSecurityGroupEgress", &[CHANGE], "empties the default security group, where the spec asks for it"),
+    change("DeleteSecurityGroup", &[CHANGE], "deletes the security groups with the cluster"),
     Action {
         access: AccessLevel::Tagging,
         ..change(
@@ -263,30 +189,14 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     },
     Action {
         access: AccessLevel::Tagging,
-        ..change(
-            "DeleteTags",
-            &[CHANGE_TAGS],
-            "removes tags that additionalTags no longer has",
-        )
+        ..change("DeleteTags", &[CHANGE_TAGS], "removes tags that additionalTags no longer has")
     },
     describe_balancers("DescribeLoadBalancers", "finds the load balancers in the VPC"),
-    describe_balancers(
-        "DescribeLoadBalancerAttributes",
-        "sees the settings of the cluster's load balancers",
-    ),
+    describe_balancers("DescribeLoadBalancerAttributes", "sees the settings of the cluster's load balancers"),
     describe_balancers("DescribeTargetGroups", "finds the target groups of the VPC"),
-    describe_balancers(
-        "DescribeTargetGroupAttributes",
-        "sees the settings of the cluster's target groups",
-    ),
-    describe_balancers(
-        "DescribeListeners",
-        "finds the listeners of the cluster's load balancers",
-    ),
-    describe_balancers(
-        "DescribeTags",
-        "sees whose the load balancers, target groups and listeners are",
-    ),
+    describe_balancers("DescribeTargetGroupAttributes", "sees the settings of the cluster's target groups"),
+    describe_balancers("DescribeListeners", "finds the listeners of the cluster's load balancers"),
+    describe_balancers("DescribeTags", "sees whose the load balancers, target groups and listeners are"),
     load_balancing(
         "CreateLoadBalancer",
         AccessLevel::Write,
@@ -298,26 +208,14 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "sets whether a load balancer connects to all zones, and how long idle connections live",
     ),
     change_balancers("SetSubnets", "gives load balancers further subnets"),
-    change_balancers(
-        "SetSecurityGroups",
-        "gives load balancers the security groups that the spec asks for",
-    ),
-    change_balancers(
-        "AttachLoadBalancerToSubnets",
-        "gives Classic Load Balancers further subnets",
-    ),
+    change_balancers("SetSecurityGroups", "gives load balancers the security groups that the spec asks for"),
+    change_balancers("AttachLoadBalancerToSubnets", "gives Classic Load Balancers further subnets"),
     change_balancers(
         "ApplySecurityGroupsToLoadBalancer",
         "gives Classic Load Balancers the security groups that the spec asks for",
     ),
-    change_balancers(
-        "ConfigureHealthCheck",
-        "sets and corrects the health checks of Classic Load Balancers",
-    ),
-    change_balancers(
-        "CreateLoadBalancerListeners",
-        "makes the further listeners of Classic Load Balancers",
-    ),
+    change_balancers("ConfigureHealthCheck", "sets and corrects the health checks of Classic Load Balancers"),
+    change_balancers("CreateLoadBalancerListeners", "makes the further listeners of Classic Load Balancers"),
     change_balancers("DeleteLoadBalancer", "deletes the load balancers with the cluster"),
     load_balancing(
         "CreateTargetGroup",
@@ -326,16 +224,10 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         "makes a target group for each port of a load balancer",
     ),
     change_balancers("ModifyTargetGroup", "corrects the health checks of target groups"),
-    change_balancers(
-        "ModifyTargetGroupAttributes",
-        "sets whether targets see the addresses of clients",
-    ),
+    change_balancers("ModifyTargetGroupAttributes", "sets whether targets see the addresses of clients"),
     change_balancers("DeleteTargetGroup", "deletes the target groups with the cluster"),
     change_balancers("CreateListener", "makes the listeners of the cluster's load balancers"),
-    change_balancers(
-        "ModifyListener",
-        "corrects listeners that forward to another target group",
-    ),
+    change_balancers("ModifyListener", "corrects listeners that forward to another target group"),
     change_balancers("DeleteListener", "deletes listeners that the spec no longer asks for"),
     load_balancing(
         "AddTags",

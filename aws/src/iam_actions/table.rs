@@ -14,38 +14,17 @@ const fn bootstrap_data(
     grants: &'static [Grant],
     why: &'static str,
 ) -> Action {
-    Action {
-        service,
-        name,
-        access,
-        asked: Asked::Called,
-        grants,
-        why,
-    }
+    Action { service, name, access, asked: Asked::Called, grants, why }
 }
 
 /// A describe action of EC2. None of these actions can be restricted to single resources.
 pub(super) const fn describe(name: &'static str, why: &'static str) -> Action {
-    Action {
-        service: "ec2",
-        name,
-        access: AccessLevel::List,
-        asked: Asked::Called,
-        grants: &[READ],
-        why,
-    }
+    Action { service: "ec2", name, access: AccessLevel::List, asked: Asked::Called, grants: &[READ], why }
 }
 
 /// An action of EC2 that creates, changes or deletes resources.
 pub(super) const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
-    Action {
-        service: "ec2",
-        name,
-        access: AccessLevel::Write,
-        asked: Asked::Called,
-        grants,
-        why,
-    }
+    Action { service: "ec2", name, access: AccessLevel::Write, asked: Asked::Called, grants, why }
 }
 
 /// An action of Elastic Load Balancing. Both generations use the same action names.
@@ -55,14 +34,7 @@ pub(super) const fn load_balancing(
     grants: &'static [Grant],
     why: &'static str,
 ) -> Action {
-    Action {
-        service: "elasticloadbalancing",
-        name,
-        access,
-        asked: Asked::Called,
-        grants,
-        why,
-    }
+    Action { service: "elasticloadbalancing", name, access, asked: Asked::Called, grants, why }
 }
 
 /// An action that only the checks of infrastructure call.
@@ -73,54 +45,28 @@ const fn check(
     grants: &'static [Grant],
     why: &'static str,
 ) -> Action {
-    Action {
-        service,
-        name,
-        access,
-        asked: Asked::Called,
-        grants,
-        why,
-    }
+    Action { service, name, access, asked: Asked::Called, grants, why }
 }
 
 /// An action that EC2 performs with the key of a volume.
 const fn key(name: &'static str, access: AccessLevel, grants: &'static [Grant], why: &'static str) -> Action {
-    Action {
-        service: "kms",
-        name,
-        access,
-        asked: Asked::AtLaunch(AtLaunch::EncryptionKey),
-        grants,
-        why,
-    }
+    Action { service: "kms", name, access, asked: Asked::AtLaunch(AtLaunch::EncryptionKey), grants, why }
 }
 
 /// All permissions except those that only managed clusters need, in the order of the documentation.
 pub const ACTIONS: &[Action] = &[
     describe("DescribeImages", "finds the image and its root device"),
-    describe(
-        "DescribeInstances",
-        "follows the machines; looks for an instance before one is launched or given up",
-    ),
-    describe(
-        "DescribeInstanceTypes",
-        "tells in machine templates what a node offers, for the cluster autoscaler",
-    ),
+    describe("DescribeInstances", "follows the machines; looks for an instance before one is launched or given up"),
+    describe("DescribeInstanceTypes", "tells in machine templates what a node offers, for the cluster autoscaler"),
     describe(
         "DescribeNetworkInterfaces",
         "finds the subnet and the groups of the network interfaces that machines name, and what uses the network of a \
          managed cluster that is deleted",
     ),
     describe("DescribeRouteTables", "tells public subnets from private ones"),
-    describe(
-        "DescribeSecurityGroups",
-        "resolves security groups and checks their VPC",
-    ),
+    describe("DescribeSecurityGroups", "resolves security groups and checks their VPC"),
     describe("DescribeSubnets", "resolves subnets, their zones and VPC"),
-    describe(
-        "DescribeVpcs",
-        "checks that the VPC is there, and finds its DHCP options",
-    ),
+    describe("DescribeVpcs", "checks that the VPC is there, and finds its DHCP options"),
     describe("DescribeAvailabilityZones", "checks the zones of subnets"),
     describe(
         "DescribeCapacityReservations",
@@ -135,23 +81,14 @@ pub const ACTIONS: &[Action] = &[
         "checks the dedicated hosts that machines name, finds their zones, and looks for those that are allocated for \
          machines",
     ),
-    describe(
-        "DescribeInstanceTypeOfferings",
-        "checks that the zones have the instance types",
-    ),
+    describe("DescribeInstanceTypeOfferings", "checks that the zones have the instance types"),
     describe("DescribeKeyPairs", "checks that the key pair is there"),
     describe("DescribeNatGateways", "checks the ways out of private subnets"),
     describe("DescribeNetworkAcls", "checks the traffic that subnets allow"),
-    describe(
-        "DescribePlacementGroups",
-        "checks the placement groups that machines name",
-    ),
+    describe("DescribePlacementGroups", "checks the placement groups that machines name"),
     describe("DescribeRegions", "checks that the account has enabled the region"),
     describe("DescribeVpcAttribute", "checks the DNS settings of the VPC"),
-    describe(
-        "DescribeVpcEndpoints",
-        "checks the ways to AWS from subnets without a default route",
-    ),
+    describe("DescribeVpcEndpoints", "checks the ways to AWS from subnets without a default route"),
     change("RunInstances", &LAUNCH, "launches machines"),
     change("TerminateInstances", &[CHANGE_MARKED], "ends machines that are deleted"),
     Action {
@@ -185,45 +122,14 @@ pub const ACTIONS: &[Action] = &[
         &[CHANGE_MARKED],
         "sets the records of the names of machines whose privateDnsName changes",
     ),
-    change(
-        "AllocateHosts",
-        &[CREATE],
-        "allocates the dedicated hosts of machines with dynamicHostAllocation",
-    ),
-    change(
-        "ReleaseHosts",
-        &[CHANGE_MARKED],
-        "releases these hosts when the machines are deleted",
-    ),
-    describe(
-        "DescribeAddresses",
-        "looks for the addresses that are allocated for machines with elasticIpPool",
-    ),
-    describe(
-        "DescribePublicIpv4Pools",
-        "sees whether the pools of these machines have free addresses",
-    ),
-    change(
-        "AllocateAddress",
-        &LAUNCH,
-        "allocates an address for each of these machines",
-    ),
-    change(
-        "AssociateAddress",
-        &[CHANGE_MARKED],
-        "gives the instances these addresses",
-    ),
-    change(
-        "ReleaseAddress",
-        &[CHANGE_MARKED],
-        "releases these addresses when the machines are deleted",
-    ),
-    load_balancing(
-        "DescribeLoadBalancers",
-        AccessLevel::Read,
-        &[READ],
-        "finds the load balancers that clusters name",
-    ),
+    change("AllocateHosts", &[CREATE], "allocates the dedicated hosts of machines with dynamicHostAllocation"),
+    change("ReleaseHosts", &[CHANGE_MARKED], "releases these hosts when the machines are deleted"),
+    describe("DescribeAddresses", "looks for the addresses that are allocated for machines with elasticIpPool"),
+    describe("DescribePublicIpv4Pools", "sees whether the pools of these machines have free addresses"),
+    change("AllocateAddress", &LAUNCH, "allocates an address for each of these machines"),
+    change("AssociateAddress", &[CHANGE_MARKED], "gives the instances these addresses"),
+    change("ReleaseAddress", &[CHANGE_MARKED], "releases these addresses when the machines are deleted"),
+    load_balancing("DescribeLoadBalancers", AccessLevel::Read, &[READ], "finds the load balancers that clusters name"),
     load_balancing(
         "DescribeListeners",
         AccessLevel::Read,
@@ -326,18 +232,8 @@ pub const ACTIONS: &[Action] = &[
         &[READ_MACHINE_ROLES],
         "checks that the roles of machines have permissions",
     ),
-    key(
-        "CreateGrant",
-        AccessLevel::Permissions,
-        &[GRANT_KEYS],
-        "lets EC2 attach volumes with a key of yours",
-    ),
-    key(
-        "Decrypt",
-        AccessLevel::Write,
-        &[USE_KEYS],
-        "reads encrypted images and volumes with a key of yours",
-    ),
+    key("CreateGrant", AccessLevel::Permissions, &[GRANT_KEYS], "lets EC2 attach volumes with a key of yours"),
+    key("Decrypt", AccessLevel::Write, &[USE_KEYS], "reads encrypted images and volumes with a key of yours"),
     check(
         "kms",
         "DescribeKey",
@@ -345,24 +241,14 @@ pub const ACTIONS: &[Action] = &[
         &[READ_KEYS],
         "finds the key of a volume, and checks that it is enabled",
     ),
-    key(
-        "GenerateDataKeyWithoutPlaintext",
-        AccessLevel::Write,
-        &[USE_KEYS],
-        "encrypts new volumes with a key of yours",
-    ),
+    key("GenerateDataKeyWithoutPlaintext", AccessLevel::Write, &[USE_KEYS], "encrypts new volumes with a key of yours"),
     key(
         "ReEncryptFrom",
         AccessLevel::Write,
         &[USE_KEYS],
         "makes volumes of an image that is encrypted with another key",
     ),
-    key(
-        "ReEncryptTo",
-        AccessLevel::Write,
-        &[USE_KEYS],
-        "makes volumes of an image that is encrypted with another key",
-    ),
+    key("ReEncryptTo", AccessLevel::Write, &[USE_KEYS], "makes volumes of an image that is encrypted with another key"),
     check(
         "s3",
         "GetBucketAcl",

@@ -56,37 +56,22 @@ impl CallRunner {
     /// A runner for `flow` without a controller, for the calls that the session of an identity makes on its own.
     /// `leads_until` is absent if leader election is off.
     pub(crate) fn new(limiter: Arc<CallLimiter>, leads_until: Option<LeadsUntil>, flow: Flow) -> Self {
-        Self {
-            limiter,
-            leads_until,
-            controller: "",
-            flow,
-            turn: Turn::ComesBack,
-        }
+        Self { limiter, leads_until, controller: "", flow, turn: Turn::ComesBack }
     }
 
     /// The same runner on behalf of another controller.
     pub(crate) fn on_behalf_of(&self, controller: &'static str) -> Self {
-        Self {
-            controller,
-            ..self.clone()
-        }
+        Self { controller, ..self.clone() }
     }
 
     /// The same runner for the calls for a cluster.
     pub(crate) fn for_cluster(&self, cluster: &ClusterKey) -> Self {
-        Self {
-            flow: Flow::Cluster(cluster.clone()),
-            ..self.clone()
-        }
+        Self { flow: Flow::Cluster(cluster.clone()), ..self.clone() }
     }
 
     /// The same runner with calls that wait for their turns.
     pub(crate) fn patient(&self) -> Self {
-        Self {
-            turn: Turn::Waits,
-            ..self.clone()
-        }
+        Self { turn: Turn::Waits, ..self.clone() }
     }
 
     /// The flow that the calls belong to.
@@ -136,12 +121,7 @@ impl CallRunner {
             }
             Err(error) => {
                 let error = from_sdk(action, &error);
-                tracing::debug!(
-                    action,
-                    took_seconds,
-                    code = error.code,
-                    "an AWS call has failed: {error}"
-                );
+                tracing::debug!(action, took_seconds, code = error.code, "an AWS call has failed: {error}");
                 permit.failed(&error, self.limiter.now());
                 Err(error)
             }
@@ -291,10 +271,7 @@ mod tests {
     /// The page of a token among this many pages, each with one item.
     fn page(token: Option<String>, of: usize) -> std::future::Ready<Result<Page<usize>, CloudError>> {
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
-        std::future::ready(Ok(Page {
-            items: vec![page],
-            next: (page + 1 < of).then(|| (page + 1).to_string()),
-        }))
+        std::future::ready(Ok(Page { items: vec![page], next: (page + 1 < of).then(|| (page + 1).to_string()) }))
     }
 
     #[tokio::test(start_paused = true)]
@@ -332,17 +309,12 @@ mod tests {
     async fn every_page_asks_for_its_turn() {
         let runner = runner();
         let began = Instant::now();
-        let pages = runner
-            .describe("DescribeInstances", &query(), |_, token| page(token, 15))
-            .await;
+        let pages = runner.describe("DescribeInstances", &query(), |_, token| page(token, 15)).await;
         assert_eq!(pages.map(|pages| pages.len()), Ok(15));
         // Ten calls are granted at once, and ten per second after that.
         assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
         assert!(
-            runner
-                .limiter()
-                .acquire(&CallRequest::lookup(runner.flow(), &query()))
-                .is_err(),
+            runner.limiter().acquire(&CallRequest::lookup(runner.flow(), &query())).is_err(),
             "nothing is owed or left"
         );
     }
@@ -352,9 +324,7 @@ mod tests {
         // Ten pages are granted at once, and another one every four seconds.
         let runner = runner_at(Duration::from_secs(40));
         let began = Instant::now();
-        let pages = runner
-            .describe("DescribeInstances", &query(), |_, token| page(token, 15))
-            .await;
+        let pages = runner.describe("DescribeInstances", &query(), |_, token| page(token, 15)).await;
         assert_eq!(pages.map(|pages| pages.len()), Ok(15));
         assert!(began.elapsed() > MAX_WAIT, "{:?}", began.elapsed());
     }

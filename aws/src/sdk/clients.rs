@@ -120,10 +120,7 @@ impl SdkClients {
     pub(crate) fn for_checks(&self) -> (Self, CheckClients) {
         let mut config = self.basis.config.to_builder();
         config.set_app_name(AppName::new(APP_NAME_OF_CHECKS).ok());
-        let basis = Basis {
-            config: config.build(),
-            ..self.basis.clone()
-        };
+        let basis = Basis { config: config.build(), ..self.basis.clone() };
         let checks = CheckClients::new(&basis);
         (Self::new(basis), checks)
     }

@@ -49,10 +49,8 @@ impl SdkConfig {
     /// Reads the SDK's own configuration (environment and profile: endpoints, FIPS, dual-stack). `controller` replaces
     /// the SDK's default credential chain.
     pub(crate) async fn load(endpoints: ServiceEndpoints, metrics: CallMetrics, controller: Option<AccessKey>) -> Self {
-        let timeouts = TimeoutConfig::builder()
-            .operation_attempt_timeout(ATTEMPT_TIMEOUT)
-            .operation_timeout(CALL_TIMEOUT)
-            .build();
+        let timeouts =
+            TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build();
         // Each client sets its own region. A region in this place keeps the SDK from calling the metadata service.
         let base = aws_config::defaults(BehaviorVersion::v2026_01_12())
             .region(Region::from_static("us-east-1"))
@@ -77,12 +75,7 @@ impl SdkConfig {
             )),
             None => SharedCredentialsProvider::new(ControllerCredentials::default()),
         };
-        Self {
-            base: base.build(),
-            endpoints: Arc::new(endpoints),
-            metrics,
-            controller,
-        }
+        Self { base: base.build(), endpoints: Arc::new(endpoints), metrics, controller }
     }
 
     /// The clients that sign with the credentials of `source`, and the counter of the credentials' replacements. All
@@ -103,17 +96,15 @@ impl SdkConfig {
     fn provider(&self, source: &CredentialSource, region: &str) -> SharedCredentialsProvider {
         match source {
             CredentialSource::Controller => self.controller.clone(),
-            CredentialSource::Static {
-                access_key_id,
-                secret_access_key,
-                session_token,
-            } => SharedCredentialsProvider::new(Credentials::new(
-                access_key_id,
-                secret_access_key.expose_secret(),
-                session_token.as_ref().map(|token| token.expose_secret().to_owned()),
-                None,
-                "Secret",
-            )),
+            CredentialSource::Static { access_key_id, secret_access_key, session_token } => {
+                SharedCredentialsProvider::new(Credentials::new(
+                    access_key_id,
+                    secret_access_key.expose_secret(),
+                    session_token.as_ref().map(|token| token.expose_secret().to_owned()),
+                    None,
+                    "Secret",
+                ))
+            }
             CredentialSource::Role {
                 role_arn,
                 session_name,

@@ -39,9 +39,7 @@ impl Held {
     /// An expiry is a time of AWS's clock. The age of credentials without an expiry is measured on this machine.
     fn is_usable(&self) -> bool {
         match self.credentials.expiry() {
-            Some(expiry) => expiry
-                .checked_sub(RENEW_BEFORE)
-                .is_some_and(|until| SystemTime::now() < until),
+            Some(expiry) => expiry.checked_sub(RENEW_BEFORE).is_some_and(|until| SystemTime::now() < until),
             None => self.fetched.elapsed() < UNDATED,
         }
     }
@@ -57,10 +55,7 @@ impl ControllerCredentials {
             .chain
             .get_or_init(async || SharedCredentialsProvider::new(DefaultCredentialsChain::builder().build().await));
         let credentials = chain.await.provide_credentials().await?;
-        *held = Some(Held {
-            credentials: credentials.clone(),
-            fetched: Instant::now(),
-        });
+        *held = Some(Held { credentials: credentials.clone(), fetched: Instant::now() });
         Ok(credentials)
     }
 }
@@ -96,19 +91,14 @@ pub(crate) struct RoleCredentials {
 /// Shows only the role, because an external id is a shared secret.
 impl fmt::Debug for RoleCredentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RoleCredentials")
-            .field("role", &self.role.arn)
-            .finish_non_exhaustive()
+        formatter.debug_struct("RoleCredentials").field("role", &self.role.arn).finish_non_exhaustive()
     }
 }
 
 impl RoleCredentials {
     async fn credentials(&self) -> provider::Result {
         let policies = self.role.policy_arns.iter();
-        let policies: Vec<_> = policies
-            .map(|arn| PolicyDescriptorType::builder().arn(arn).build())
-            .collect();
+        let policies: Vec<_> = policies.map(|arn| PolicyDescriptorType::builder().arn(arn).build()).collect();
         let answer = self
             .sts
             .assume_role()
@@ -175,10 +165,7 @@ mod tests {
     /// The number of calls to a source for ten callers.
     async fn asked(lifetime: Option<Duration>) -> usize {
         let asked = Arc::new(AtomicUsize::new(0));
-        let source = Source {
-            asked: asked.clone(),
-            lifetime,
-        };
+        let source = Source { asked: asked.clone(), lifetime };
         let controller = ControllerCredentials {
             chain: OnceCell::new_with(Some(SharedCredentialsProvider::new(source))),
             held: Mutex::default(),
@@ -201,10 +188,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn undated_credentials_are_fetched_anew_after_a_quarter_hour() {
-        let held = Held {
-            credentials: Credentials::new("AKIA", "secret", None, None, "test"),
-            fetched: Instant::now(),
-        };
+        let held =
+            Held { credentials: Credentials::new("AKIA", "secret", None, None, "test"), fetched: Instant::now() };
         tokio::time::advance(UNDATED.saturating_sub(Duration::from_secs(1))).await;
         assert!(held.is_usable());
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -213,9 +198,8 @@ mod tests {
 
     #[test]
     fn a_roles_external_id_is_not_shown() {
-        let config = aws_sdk_sts::Config::builder()
-            .behavior_version(aws_config::BehaviorVersion::v2026_01_12())
-            .build();
+        let config =
+            aws_sdk_sts::Config::builder().behavior_version(aws_config::BehaviorVersion::v2026_01_12()).build();
         let credentials = RoleCredentials {
             sts: aws_sdk_sts::Client::from_conf(config),
             role: Role {

@@ -59,10 +59,7 @@ impl ServiceEndpoints {
             .split_once('=')
             .map(|(service, url)| (service.trim(), url.trim()))
             .filter(|(service, _)| !service.is_empty())
-            .ok_or_else(|| ParseEndpointsError::Pair {
-                region: region.to_owned(),
-                pair: pair.to_owned(),
-            })?;
+            .ok_or_else(|| ParseEndpointsError::Pair { region: region.to_owned(), pair: pair.to_owned() })?;
         let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
         if host.is_none_or(|host| host.is_empty() || host.starts_with('/')) {
             return Err(ParseEndpointsError::Url {
@@ -74,10 +71,7 @@ impl ServiceEndpoints {
         let services = self.by_region.entry(region.to_owned()).or_default();
         match services.insert(service.to_owned(), url.to_owned()) {
             None => Ok(()),
-            Some(_) => Err(ParseEndpointsError::Twice {
-                region: region.to_owned(),
-                service: service.to_owned(),
-            }),
+            Some(_) => Err(ParseEndpointsError::Twice { region: region.to_owned(), service: service.to_owned() }),
         }
     }
 }

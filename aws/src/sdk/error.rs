@@ -69,10 +69,9 @@ fn from_credentials(error: &CredentialsError) -> CloudError {
         return from_sts("AssumeRoleWithWebIdentity", cause);
     }
     match error {
-        CredentialsError::ProviderTimedOut(_) => CloudError::no_answer(
-            "credentials",
-            "the source of the manager's own credentials did not answer in time",
-        ),
+        CredentialsError::ProviderTimedOut(_) => {
+            CloudError::no_answer("credentials", "the source of the manager's own credentials did not answer in time")
+        }
         CredentialsError::CredentialsNotLoaded(_) => CloudError::credentials(
             "the manager has no credentials of its own: neither environment nor profile, web identity, pod identity or \
              instance profile gives any",
@@ -128,24 +127,15 @@ mod tests {
 
     #[test]
     fn the_class_follows_the_error_code_and_not_the_status() {
-        let error = from_sdk(
-            "RunInstances",
-            &answered(500, Some("InsufficientInstanceCapacity"), "none left"),
-        );
+        let error = from_sdk("RunInstances", &answered(500, Some("InsufficientInstanceCapacity"), "none left"));
         assert_eq!(error.class, ErrorClass::InsufficientCapacity);
-        assert_eq!(
-            error.to_string(),
-            "RunInstances: InsufficientInstanceCapacity: none left"
-        );
+        assert_eq!(error.to_string(), "RunInstances: InsufficientInstanceCapacity: none left");
     }
 
     #[test]
     fn an_answer_without_a_code_counts_as_no_answer() {
         let error = from_sdk("DescribeVpcs", &answered(502, None, "<html>"));
-        assert_eq!(
-            error,
-            CloudError::no_answer("DescribeVpcs", "HTTP 502 without an error code")
-        );
+        assert_eq!(error, CloudError::no_answer("DescribeVpcs", "HTTP 502 without an error code"));
     }
 
     #[test]

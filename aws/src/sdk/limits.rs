@@ -20,11 +20,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// `second` is the length of one second of the rates; tests shorten it.
     pub(crate) fn new(shares: Shares, second: Duration, waits: ThrottleWaits) -> Self {
-        Self {
-            rates: Arc::new(RateLimits::new(shares, second)),
-            origin: Instant::now(),
-            waits,
-        }
+        Self { rates: Arc::new(RateLimits::new(shares, second)), origin: Instant::now(), waits }
     }
 }
 
@@ -36,10 +32,7 @@ pub(crate) struct CallLimiter {
 
 impl CallLimiter {
     pub(crate) fn new(limits: &Arc<Limits>, identity: &str, region: &str) -> Self {
-        Self {
-            limits: limits.clone(),
-            rates: RateLimiter::new(limits.rates.clone(), identity, region),
-        }
+        Self { limits: limits.clone(), rates: RateLimiter::new(limits.rates.clone(), identity, region) }
     }
 
     /// The rates, without a clock.
@@ -118,15 +111,8 @@ mod tests {
     const AT_ONCE: usize = 2;
 
     fn limits(second: Duration) -> Arc<Limits> {
-        let shares = Shares {
-            accounts: "222222222222=0.1".parse().unwrap(),
-            ..Shares::default()
-        };
-        Arc::new(Limits::new(
-            shares,
-            second,
-            ThrottleWaits::register(&mut Registry::default()),
-        ))
+        let shares = Shares { accounts: "222222222222=0.1".parse().unwrap(), ..Shares::default() };
+        Arc::new(Limits::new(shares, second, ThrottleWaits::register(&mut Registry::default())))
     }
 
     fn real() -> Arc<Limits> {
@@ -190,10 +176,7 @@ mod tests {
             let error = limiter.acquire(&request(ACTION, 3)).err().unwrap();
             assert_eq!(error.class, ErrorClass::Throttled);
             let wait = error.retry_after.unwrap();
-            assert!(
-                wait >= second / 2 && wait <= second / 2 + Duration::from_millis(1),
-                "{wait:?}"
-            );
+            assert!(wait >= second / 2 && wait <= second / 2 + Duration::from_millis(1), "{wait:?}");
             tokio::time::advance(wait).await;
             assert!(limiter.acquire(&request(ACTION, 3)).is_ok());
         }
@@ -232,18 +215,12 @@ mod tests {
         let other = CallLimiter::new(&limits, "b", "eu-west-1");
         for limiter in [&throttled, &other] {
             let permit = limiter.acquire(&request(ACTION, 1)).unwrap();
-            permit.failed(
-                &CloudError::answered(ACTION, "InvalidAMIID.NotFound", ""),
-                limiter.now(),
-            );
+            permit.failed(&CloudError::answered(ACTION, "InvalidAMIID.NotFound", ""), limiter.now());
             limiter.acquire(&request(ACTION, 2)).unwrap();
         }
         tokio::time::advance(Duration::from_secs(60)).await;
         let permit = throttled.acquire(&request(ACTION, 3)).unwrap();
-        permit.failed(
-            &CloudError::answered(ACTION, "RequestLimitExceeded", ""),
-            throttled.now(),
-        );
+        permit.failed(&CloudError::answered(ACTION, "RequestLimitExceeded", ""), throttled.now());
         assert_eq!(passing(&throttled, ACTION), 0);
         assert_eq!(passing(&other, ACTION), 5);
     }

@@ -120,16 +120,8 @@ impl CallMetrics {
             "Time that AWS calls took, retries by the SDK included",
             metrics.durations.clone(),
         );
-        registry.register(
-            "aws_api_call_retries",
-            "Retries by the SDK in one AWS call",
-            metrics.retries.clone(),
-        );
-        registry.register(
-            "capa_launch_attempts",
-            "RunInstances calls by what came of them",
-            metrics.launches.clone(),
-        );
+        registry.register("aws_api_call_retries", "Retries by the SDK in one AWS call", metrics.retries.clone());
+        registry.register("capa_launch_attempts", "RunInstances calls by what came of them", metrics.launches.clone());
         for result in FAILURES.into_iter().map(|(_, label)| label).chain([SUCCESS]) {
             let _ = metrics.launches.get_or_create(&LaunchLabels { result });
         }
@@ -138,10 +130,7 @@ impl CallMetrics {
 
     /// The interceptor that counts the calls of clients in one region.
     pub(crate) fn interceptor(&self, region: &str) -> CountCalls {
-        CountCalls {
-            metrics: self.clone(),
-            region: region.to_owned(),
-        }
+        CountCalls { metrics: self.clone(), region: region.to_owned() }
     }
 }
 
@@ -168,9 +157,7 @@ impl ThrottleWaits {
 
     /// Records that a call was deferred for this time.
     pub(crate) fn observe(&self, action: &'static str, wait: Duration) {
-        self.0
-            .get_or_create(&ActionLabel { action })
-            .observe(wait.as_secs_f64());
+        self.0.get_or_create(&ActionLabel { action }).observe(wait.as_secs_f64());
     }
 }
 
@@ -182,10 +169,7 @@ pub(crate) struct CountCalls {
 
 impl fmt::Debug for CountCalls {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("CountCalls")
-            .field("region", &self.region)
-            .finish_non_exhaustive()
+        formatter.debug_struct("CountCalls").field("region", &self.region).finish_non_exhaustive()
     }
 }
 
@@ -228,12 +212,8 @@ impl Intercept for CountCalls {
             region: self.metrics.regions.label(&self.region),
             operation: metadata.name().to_owned(),
         };
-        let retries = config
-            .load::<RequestAttempts>()
-            .map_or(0, |attempts| attempts.attempts().saturating_sub(1));
-        let seconds = config
-            .load::<Began>()
-            .map_or(0.0, |began| began.0.elapsed().as_secs_f64());
+        let retries = config.load::<RequestAttempts>().map_or(0, |attempts| attempts.attempts().saturating_sub(1));
+        let seconds = config.load::<Began>().map_or(0.0, |began| began.0.elapsed().as_secs_f64());
         self.metrics.durations.get_or_create(&labels).observe(seconds);
         self.metrics.retries.get_or_create(&labels).observe(f64::from(retries));
         let answer = AnswerLabels {
@@ -241,10 +221,7 @@ impl Intercept for CountCalls {
             service: labels.service,
             region: labels.region,
             operation: labels.operation,
-            status_code: context
-                .response()
-                .map_or(0, |response| response.status().as_u16())
-                .to_string(),
+            status_code: context.response().map_or(0, |response| response.status().as_u16()).to_string(),
             error_code: error_code(context),
         };
         if answer.operation == LAUNCH {
@@ -261,10 +238,7 @@ fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
     let Some(Err(error)) = context.output_or_error() else {
         return String::new();
     };
-    error
-        .as_operation_error()
-        .and_then(code)
-        .unwrap_or_else(|| "internal".to_owned())
+    error.as_operation_error().and_then(code).unwrap_or_else(|| "internal".to_owned())
 }
 
 /// The service's name in the AWS CLI.

@@ -15,10 +15,7 @@ pub(crate) struct Page<T> {
 impl<T> Page<T> {
     /// The only page of an answer.
     pub(crate) fn only(items: impl IntoIterator<Item = T>) -> Self {
-        Self {
-            items: items.into_iter().collect(),
-            next: None,
-        }
+        Self { items: items.into_iter().collect(), next: None }
     }
 }
 
@@ -69,10 +66,7 @@ mod tests {
     /// The page of this token. There are three pages with one item each. The page `fails_at` gets no answer.
     fn page(token: Option<String>, fails_at: usize) -> Ready<Result<Page<usize>, CloudError>> {
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
-        let shown = Page {
-            items: vec![page],
-            next: (page < 2).then(|| (page + 1).to_string()),
-        };
+        let shown = Page { items: vec![page], next: (page < 2).then(|| (page + 1).to_string()) };
         let missing = || CloudError::no_answer("DescribeInstances", "no answer in time");
         ready((page != fails_at).then_some(shown).ok_or_else(missing))
     }

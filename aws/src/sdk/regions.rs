@@ -57,9 +57,7 @@ mod tests {
         for number in 0..10_000 {
             regions.answered(&format!("xx-north-{number}"));
         }
-        let labels: BTreeSet<String> = (0..10_000)
-            .map(|number| regions.label(&format!("xx-north-{number}")))
-            .collect();
+        let labels: BTreeSet<String> = (0..10_000).map(|number| regions.label(&format!("xx-north-{number}"))).collect();
         assert_eq!(labels.len(), MAX_REGIONS + 1);
     }
 }

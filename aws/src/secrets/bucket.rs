@@ -63,10 +63,8 @@ impl BucketCalls {
 
     /// Signs a URL with the current credentials, and sends nothing.
     pub(super) async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
-        let validity = PresigningConfig::builder()
-            .start_time(request.valid_from.into())
-            .expires_in(request.valid_for)
-            .build();
+        let validity =
+            PresigningConfig::builder().start_time(request.valid_from.into()).expires_in(request.valid_for).build();
         let validity = validity.map_err(|error| CloudError::no_answer(GET, error.to_string()))?;
         let object = self.client.get_object().bucket(&request.bucket).key(&request.key);
         let signed = self.runner.sign(GET, object.presigned(validity)).await?;

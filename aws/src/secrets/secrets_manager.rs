@@ -38,11 +38,8 @@ impl SecretsManagerCalls {
 
     pub(super) async fn replace(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
         let permit = permit(&self.runner, ACTIONS.replace, machine, Priority::Launch).await?;
-        let request = self
-            .client
-            .put_secret_value()
-            .secret_id(&secret.name)
-            .secret_binary(Blob::new(secret.content.clone()));
+        let request =
+            self.client.put_secret_value().secret_id(&secret.name).secret_binary(Blob::new(secret.content.clone()));
         self.runner.call(permit, request.send()).await?;
         Ok(())
     }

@@ -29,14 +29,8 @@ fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
         | Read::LoadBalancer(_)
         | Read::PublicParameter(_) => Some(Ages::fresh(timing.lookup_cache)),
         Read::InstanceType(_) => Some(Ages::fresh(INSTANCE_TYPE_AGE)),
-        Read::CapacityZone(_) => Some(Ages {
-            fresh: CAPACITY_ZONE_AGE,
-            failed: OPTIONAL_FAILURE_AGE,
-        }),
-        Read::DomainName(_) => Some(Ages {
-            fresh: DOMAIN_NAME_AGE,
-            failed: OPTIONAL_FAILURE_AGE,
-        }),
+        Read::CapacityZone(_) => Some(Ages { fresh: CAPACITY_ZONE_AGE, failed: OPTIONAL_FAILURE_AGE }),
+        Read::DomainName(_) => Some(Ages { fresh: DOMAIN_NAME_AGE, failed: OPTIONAL_FAILURE_AGE }),
         Read::Vpcs(_)
         | Read::RouteTables(_)
         | Read::NetworkInterfaces(_)

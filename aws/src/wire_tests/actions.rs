@@ -50,10 +50,7 @@ fn serve(call: &Call) -> Answer {
         "DescribeTargetGroups" => {
             let group =
                 "<TargetGroupArn>arn:tg</TargetGroupArn><LoadBalancerArns><member>arn:lb</member></LoadBalancerArns>";
-            elb(
-                "DescribeTargetGroups",
-                &format!("<TargetGroups><member>{group}</member></TargetGroups>"),
-            )
+            elb("DescribeTargetGroups", &format!("<TargetGroups><member>{group}</member></TargetGroups>"))
         }
         "DescribeLoadBalancers" => {
             let names = "<LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>";
@@ -88,10 +85,7 @@ fn demand() -> Demand {
     Demand {
         region: REGION.to_owned(),
         network: network.unwrap(),
-        machines: vec![MachineDemand {
-            spec: spec.unwrap(),
-            ..MachineDemand::default()
-        }],
+        machines: vec![MachineDemand { spec: spec.unwrap(), ..MachineDemand::default() }],
         ..Demand::default()
     }
 }
@@ -126,9 +120,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     machines.find_instances(&all).await.unwrap();
     for store in stores() {
         let secret = secret(store.clone());
-        at_its_turn(async || machines.store_secret(&key, &secret).await)
-            .await
-            .unwrap();
+        at_its_turn(async || machines.store_secret(&key, &secret).await).await.unwrap();
         machines.delete_secrets(&key, &store, &[secret.name]).await.unwrap();
     }
     machines.launch(&key, &request()).await.unwrap();
@@ -137,10 +129,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     elastic_ip::allocate_and_release(machines.as_ref()).await;
     managed::observe_and_change(pool.managed(&identity, REGION).as_ref()).await;
     machines.terminate(&key, "i-1").await.unwrap();
-    eventually("the instance is terminated", || {
-        !fake.calls_of("TerminateInstances").is_empty()
-    })
-    .await;
+    eventually("the instance is terminated", || !fake.calls_of("TerminateInstances").is_empty()).await;
 
     let facts = pool.facts(&identity, REGION).facts(&demand()).await;
     let launches = fake.calls_of("RunInstances");
@@ -152,14 +141,11 @@ async fn every_action_of_the_table_is_called_and_no_other() {
 
     let registered = [in_and_out(target()).await, in_and_out(classic()).await];
     let calls = [&fake].into_iter().chain(&registered).flat_map(Fake::calls);
-    let sent: BTreeSet<(String, String)> = calls
-        .map(|call| (call.service().to_owned(), call.action.clone()))
-        .collect();
+    let sent: BTreeSet<(String, String)> = calls.map(|call| (call.service().to_owned(), call.action.clone())).collect();
     let rows = ACTIONS.iter().chain(MANAGED_ACTIONS);
     let called = rows.filter(|action| action.asked == Asked::Called);
-    let called: BTreeSet<(String, String)> = called
-        .map(|action| (action.service.to_owned(), action.name.to_owned()))
-        .collect();
+    let called: BTreeSet<(String, String)> =
+        called.map(|action| (action.service.to_owned(), action.name.to_owned())).collect();
     assert_eq!(sent, called);
 }
 
@@ -214,9 +200,8 @@ fn every_call_of_managed_clusters_has_a_row_and_is_tried() {
     ];
     let of_service =
         |service: &'static str, names: Vec<&'static str>| names.into_iter().map(move |name| (service, name));
-    let names: BTreeSet<_> = of_service("ec2", names.concat())
-        .chain(of_service("elasticloadbalancing", of_balancers.concat()))
-        .collect();
+    let names: BTreeSet<_> =
+        of_service("ec2", names.concat()).chain(of_service("elasticloadbalancing", of_balancers.concat())).collect();
     for (service, name) in &names {
         assert!(called(service, name).is_some(), "{service}:{name}");
     }
@@ -251,12 +236,8 @@ fn tags_are_written_within_every_creation_for_a_cluster() {
             _ => None,
         });
         assert_eq!(within, Some(creations.as_slice()), "{name}");
-        let is_narrow = |grant: &Grant| {
-            matches!(
-                grant.condition,
-                Condition::Within { .. } | Condition::NetworkForOtherTags
-            )
-        };
+        let is_narrow =
+            |grant: &Grant| matches!(grant.condition, Condition::Within { .. } | Condition::NetworkForOtherTags);
         assert!(tagging.grants.iter().all(is_narrow), "{name}");
     }
 }

@@ -98,19 +98,11 @@ async fn a_repeated_page_token_is_an_error() {
 
 #[tokio::test]
 async fn deprecated_images_are_found_by_id_alone() {
-    let fake = Fake::start(|_| {
-        answer(
-            "DescribeImages",
-            "<imagesSet><item><imageId>ami-1</imageId></item></imagesSet>",
-            None,
-        )
-    })
-    .await;
+    let fake =
+        Fake::start(|_| answer("DescribeImages", "<imagesSet><item><imageId>ami-1</imageId></item></imagesSet>", None))
+            .await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
-    assert_eq!(
-        machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap()[0].id,
-        "ami-1"
-    );
+    assert_eq!(machines.images(&Query::filter("image-id", ["ami-1"])).await.unwrap()[0].id, "ami-1");
     machines.images(&Query::filter("name", ["node-*"])).await.unwrap();
     let calls = fake.calls();
     assert_eq!(calls[0].field("IncludeDeprecated"), "true");
@@ -131,10 +123,7 @@ async fn a_public_parameter_is_asked_for_once_by_many_machines() {
         machines.public_parameter(NAME).await
     });
     let answers = futures::future::join_all(asked).await;
-    assert!(
-        answers.iter().all(|answer| answer.as_deref() == Ok("ami-1")),
-        "{answers:?}"
-    );
+    assert!(answers.iter().all(|answer| answer.as_deref() == Ok("ami-1")), "{answers:?}");
     assert_eq!(fake.calls_of("GetParameter").len(), 1);
     let machines = pool.machines(&identity("A"), REGION, CLUSTER);
     let missing = machines.public_parameter("/aws/service/eks/none").await.unwrap_err();
@@ -150,11 +139,7 @@ async fn route_tables_are_asked_for_in_the_pages_that_ec2_allows() {
                             <item><main>false</main><subnetId>subnet-1</subnetId></item></associationSet>";
         let table =
             format!("<item><routeTableId>rtb-1</routeTableId><vpcId>vpc-1</vpcId>{routes}{associations}</item>");
-        answer(
-            "DescribeRouteTables",
-            &format!("<routeTableSet>{table}</routeTableSet>"),
-            None,
-        )
+        answer("DescribeRouteTables", &format!("<routeTableSet>{table}</routeTableSet>"), None)
     })
     .await;
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
@@ -229,13 +214,7 @@ async fn unset_fields_of_a_request_are_not_sent() {
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     machines.launch(&machine("m"), &bare).await.unwrap();
     let call = fake.calls_of("RunInstances").remove(0);
-    let absent = [
-        "IamInstanceProfile",
-        "KeyName",
-        "BlockDeviceMapping",
-        "TagSpecification",
-        "UserData",
-    ];
+    let absent = ["IamInstanceProfile", "KeyName", "BlockDeviceMapping", "TagSpecification", "UserData"];
     let sent = |prefix: &&str| call.form.keys().any(|name| name.starts_with(*prefix));
     assert!(!absent.iter().any(sent));
     assert!(!call.form.contains_key("NetworkInterface.1.AssociatePublicIpAddress"));
@@ -274,10 +253,7 @@ async fn numbers_that_ec2_cannot_carry_are_refused_without_a_call() {
 #[tokio::test]
 async fn equal_refusals_have_equal_messages() {
     let fake = Fake::start(|_| {
-        let message = format!(
-            "Not authorized. Encoded authorization failure message: {:?}",
-            std::time::Instant::now()
-        );
+        let message = format!("Not authorized. Encoded authorization failure message: {:?}", std::time::Instant::now());
         ec2_error(403, "UnauthorizedOperation", &message.replace(['<', '>', '&'], ""))
     })
     .await;
@@ -304,17 +280,11 @@ async fn machines_share_lookups_and_the_account() {
     let asked = (0..20).map(|_| async {
         let machines = pool.machines(&identity("A"), REGION, CLUSTER);
         let query = Query::filter("subnet-id", ["subnet-1"]);
-        (
-            machines.account_id().await.unwrap(),
-            machines.subnets(&query).await.unwrap().len(),
-        )
+        (machines.account_id().await.unwrap(), machines.subnets(&query).await.unwrap().len())
     });
     let answers = futures::future::join_all(asked).await;
     assert!(answers.iter().all(|answer| answer == &("123456789012".to_owned(), 1)));
-    assert_eq!(
-        pool.cluster(&identity("A"), REGION).account_id().await.unwrap(),
-        "123456789012"
-    );
+    assert_eq!(pool.cluster(&identity("A"), REGION).account_id().await.unwrap(), "123456789012");
     assert!(fake.calls_of("GetCallerIdentity").len() < 20);
     assert!(fake.calls_of("DescribeSubnets").len() < 20);
 }
@@ -328,10 +298,7 @@ async fn calls_are_counted_under_their_controller_and_code() {
     .await;
     let (pool, registry) = fake.pool_and_metrics().await;
     let _ = pool.cluster(&identity("A"), REGION).vpcs(&Query::default()).await;
-    pool.machines(&identity("A"), REGION, CLUSTER)
-        .subnets(&Query::default())
-        .await
-        .unwrap();
+    pool.machines(&identity("A"), REGION, CLUSTER).subnets(&Query::default()).await.unwrap();
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     let expected = [
@@ -372,13 +339,9 @@ async fn launches_are_counted_by_their_result() {
     }
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
-    for (result, count) in [
-        ("insufficient_capacity", 1),
-        ("no_answer", 1),
-        ("quota_exceeded", 1),
-        ("success", 0),
-        ("throttled", 0),
-    ] {
+    for (result, count) in
+        [("insufficient_capacity", 1), ("no_answer", 1), ("quota_exceeded", 1), ("success", 0), ("throttled", 0)]
+    {
         let line = format!("capa_launch_attempts_total{{result=\"{result}\"}} {count}\n");
         assert!(text.contains(&line), "{line} is not in\n{text}");
     }
@@ -403,10 +366,8 @@ impl io::Write for Log {
 async fn user_data_and_secrets_are_in_no_log_and_no_error() {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
     // The subscriber is set for all threads: tracing caches the interest in a log statement for the whole process, from
     // the first thread that reaches the statement.
     tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -424,18 +385,9 @@ async fn user_data_and_secrets_are_in_no_log_and_no_error() {
     let machines = fake.pool().await.machines(&assumed, REGION, CLUSTER);
     let error = machines.launch(&machine("m"), &request()).await.unwrap_err();
     let logged = String::from_utf8(log.0.lock().clone()).unwrap();
-    assert!(
-        logged.contains("transmitting request") && logged.contains("RunInstances"),
-        "{logged}"
-    );
-    for secret in [
-        "join-token",
-        "am9pbi10b2tlbg",
-        "static-secret",
-        "external-secret",
-        "session-secret",
-        "token-of-One",
-    ] {
+    assert!(logged.contains("transmitting request") && logged.contains("RunInstances"), "{logged}");
+    for secret in ["join-token", "am9pbi10b2tlbg", "static-secret", "external-secret", "session-secret", "token-of-One"]
+    {
         assert!(!logged.contains(secret), "{secret} in {logged}");
         assert!(!format!("{error} {error:?}").contains(secret));
     }

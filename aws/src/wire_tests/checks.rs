@@ -15,10 +15,8 @@ pub(super) fn demand() -> Demand {
         "instanceType": "m5.large", "iamInstanceProfile": "nodes", "spotMarketOptions": {},
         "rootVolume": {"size": 20, "encryptionKey": "alias/volumes"},
     });
-    let machines = [spec, json!({"instanceType": "m5.large"})].map(|spec| MachineDemand {
-        spec: serde_json::from_value(spec).unwrap(),
-        ..MachineDemand::default()
-    });
+    let machines = [spec, json!({"instanceType": "m5.large"})]
+        .map(|spec| MachineDemand { spec: serde_json::from_value(spec).unwrap(), ..MachineDemand::default() });
     let network = json!({"bootstrapStorage": {"s3": {"bucket": "boot.strap"}}});
     Demand {
         region: REGION.to_owned(),
@@ -39,10 +37,7 @@ pub(super) fn good(call: &Call) -> Option<Answer> {
         }
         "ListAttachedRolePolicies" => {
             let policy = "<member><PolicyArn>arn:aws:iam::aws:policy/One</PolicyArn></member>";
-            Some(elb(
-                &call.action,
-                &format!("<AttachedPolicies>{policy}</AttachedPolicies>"),
-            ))
+            Some(elb(&call.action, &format!("<AttachedPolicies>{policy}</AttachedPolicies>")))
         }
         "ListRolePolicies" => {
             let names = "<PolicyNames><member>inline</member></PolicyNames>";
@@ -82,9 +77,7 @@ type Special = fn(&Call) -> Option<Answer>;
 async fn gather(special: Special) -> (Fake, Facts) {
     let fake = Fake::start(move |call| match call.action.as_str() {
         "GetCallerIdentity" => caller_identity(),
-        action => special(call)
-            .or_else(|| good(call))
-            .unwrap_or_else(|| answer(action, "", None)),
+        action => special(call).or_else(|| good(call)).unwrap_or_else(|| answer(action, "", None)),
     })
     .await;
     let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand()).await;
@@ -110,19 +103,13 @@ async fn all_services_are_asked_about_what_machines_name() {
         roles: vec!["nodes-role".to_owned()],
         policies: Fact::Found(vec!["arn:aws:iam::aws:policy/One".to_owned(), "inline".to_owned()]),
     };
-    assert_eq!(
-        facts.instance_profiles,
-        [("nodes".to_owned(), Fact::Found(Some(profile)))].into()
-    );
+    assert_eq!(facts.instance_profiles, [("nodes".to_owned(), Fact::Found(Some(profile)))].into());
     let key = EncryptionKey {
         arn: "arn:aws:kms:us-test-1:1:key/1".to_owned(),
         state: "Enabled".to_owned(),
         usage: "ENCRYPT_DECRYPT".to_owned(),
     };
-    assert_eq!(
-        facts.encryption_keys,
-        [("alias/volumes".to_owned(), Fact::Found(Some(key)))].into()
-    );
+    assert_eq!(facts.encryption_keys, [("alias/volumes".to_owned(), Fact::Found(Some(key)))].into());
     let quotas = [ON_DEMAND_VCPUS, SPOT_VCPUS].map(|code| (code.to_owned(), 64.0));
     assert_eq!(facts.quotas, Fact::Found(quotas.into()));
     assert_eq!(facts.spot_role, Fact::Found(true));
@@ -142,12 +129,7 @@ async fn all_services_are_asked_about_what_machines_name() {
         assert_eq!(sent(action).field(field), value, "{action}");
     }
     // The name of a bucket is in the path, because the test's endpoint has no host name for each bucket.
-    for action in [
-        "GetBucketAcl",
-        "GetBucketLocation",
-        "GetBucketPolicyStatus",
-        "GetBucketPublicAccessBlock",
-    ] {
+    for action in ["GetBucketAcl", "GetBucketLocation", "GetBucketPolicyStatus", "GetBucketPublicAccessBlock"] {
         assert!(sent(action).path.starts_with("/boot.strap"), "{action}");
     }
     for call in fake.calls() {
@@ -184,19 +166,12 @@ async fn a_refused_call_is_denied_with_the_name_of_its_action() {
 
 #[tokio::test]
 async fn denied_policies_leave_the_profile_known() {
-    let (_fake, facts) = gather(|call| {
-        call.action
-            .starts_with("List")
-            .then(|| refusal(call, 403, "AccessDenied"))
-    })
-    .await;
+    let (_fake, facts) =
+        gather(|call| call.action.starts_with("List").then(|| refusal(call, 403, "AccessDenied"))).await;
     let profile = facts.instance_profiles["nodes"].found().unwrap().as_ref().unwrap();
     assert_eq!(profile.roles, ["nodes-role"]);
     let failure = profile.policies.failure().unwrap();
-    assert_eq!(
-        (failure.call.as_str(), failure.kind),
-        ("ListAttachedRolePolicies", FailureKind::Denied)
-    );
+    assert_eq!((failure.call.as_str(), failure.kind), ("ListAttachedRolePolicies", FailureKind::Denied));
 }
 
 #[tokio::test]
@@ -298,10 +273,7 @@ async fn without_machines_no_further_service_is_asked() {
         action => answer(action, "", None),
     })
     .await;
-    let demand = Demand {
-        machines: vec![],
-        ..demand()
-    };
+    let demand = Demand { machines: vec![], ..demand() };
     let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand).await;
     assert_eq!((&facts.quotas, &facts.spot_role), (&Fact::NotAsked, &Fact::NotAsked));
     for call in fake.calls() {

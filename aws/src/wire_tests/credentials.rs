@@ -5,12 +5,7 @@ use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, ErrorClass, Query,
 use super::fake::{Call, Fake, REGION, answer, role, session, sts_error};
 
 fn identity(source: CredentialSource) -> ResolvedIdentity {
-    ResolvedIdentity {
-        key: "role".to_owned(),
-        source,
-        cluster: ClusterKey::default(),
-        is_for_one_cluster: false,
-    }
+    ResolvedIdentity { key: "role".to_owned(), source, cluster: ClusterKey::default(), is_for_one_cluster: false }
 }
 
 fn serve(call: &Call) -> super::fake::Answer {
@@ -54,20 +49,9 @@ async fn a_chain_assumes_each_role_with_the_one_before() {
     let second = role("arn:aws:iam::2:role/Two", first);
     let cluster = fake.pool().await.cluster(&identity(second), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
-    let signed: Vec<_> = fake
-        .calls()
-        .iter()
-        .map(|call| (call.action.clone(), call.access_key().to_owned()))
-        .collect();
-    let expected = [
-        ("AssumeRole", "AKIACONTROLLER"),
-        ("AssumeRole", "ASIAOne"),
-        ("DescribeVpcs", "ASIATwo"),
-    ];
-    assert_eq!(
-        signed,
-        expected.map(|(action, key)| (action.to_owned(), key.to_owned()))
-    );
+    let signed: Vec<_> = fake.calls().iter().map(|call| (call.action.clone(), call.access_key().to_owned())).collect();
+    let expected = [("AssumeRole", "AKIACONTROLLER"), ("AssumeRole", "ASIAOne"), ("DescribeVpcs", "ASIATwo")];
+    assert_eq!(signed, expected.map(|(action, key)| (action.to_owned(), key.to_owned())));
 }
 
 #[tokio::test]
@@ -86,10 +70,7 @@ async fn a_role_that_sts_refuses_is_unauthorized_without_its_caller() {
     assert_eq!(error.class, ErrorClass::Unauthorized);
     assert_eq!(error.code.as_deref(), Some("AccessDenied"));
     let said = error.to_string();
-    assert!(
-        said.starts_with("AssumeRole: AccessDenied: ") && !said.contains("arn:"),
-        "{said}"
-    );
+    assert!(said.starts_with("AssumeRole: AccessDenied: ") && !said.contains("arn:"), "{said}");
     assert_eq!(cluster.vpcs(&Query::default()).await.unwrap_err(), error);
     assert!(fake.calls_of("DescribeVpcs").is_empty());
 }

@@ -31,25 +31,14 @@ pub(super) async fn allocate_and_release(machines: &dyn MachineCloud) {
     machines.elastic_ips(&Query::default()).await.unwrap();
     assert_eq!(machines.free_addresses(POOL).await.unwrap(), 3);
     let allocation_id = || "eipalloc-1".to_owned();
-    let allocated = ElasticIpAnswer::Allocated {
-        allocation_id: allocation_id(),
-        public_ip: "203.0.113.1".to_owned(),
-    };
+    let allocated = ElasticIpAnswer::Allocated { allocation_id: allocation_id(), public_ip: "203.0.113.1".to_owned() };
     let calls = [
         (allocate(), allocated),
         (
-            ElasticIpCall::Associate {
-                allocation_id: allocation_id(),
-                interface_id: "eni-1".to_owned(),
-            },
+            ElasticIpCall::Associate { allocation_id: allocation_id(), interface_id: "eni-1".to_owned() },
             ElasticIpAnswer::Done,
         ),
-        (
-            ElasticIpCall::Release {
-                allocation_id: allocation_id(),
-            },
-            ElasticIpAnswer::Done,
-        ),
+        (ElasticIpCall::Release { allocation_id: allocation_id() }, ElasticIpAnswer::Done),
     ];
     for (call, expected) in calls {
         assert_eq!(change(machines, &call).await.unwrap(), expected, "{call:?}");
@@ -88,19 +77,12 @@ async fn an_address_is_shown_with_its_association() {
                     <associationId>eipassoc-1</associationId><instanceId>i-1</instanceId>\
                     <tagSet><item><key>team</key><value>a</value></item></tagSet></item>";
         let free = "<item><publicIp>203.0.113.2</publicIp><allocationId>eipalloc-2</allocationId><instanceId/></item>";
-        answer(
-            &call.action,
-            &format!("<addressesSet>{used}{free}</addressesSet>"),
-            None,
-        )
+        answer(&call.action, &format!("<addressesSet>{used}{free}</addressesSet>"), None)
     })
     .await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let shown = machines.elastic_ips(&Query::default()).await.unwrap();
-    assert_eq!(
-        (shown[0].allocation_id.as_str(), shown[0].public_ip.as_str()),
-        ("eipalloc-1", "203.0.113.1")
-    );
+    assert_eq!((shown[0].allocation_id.as_str(), shown[0].public_ip.as_str()), ("eipalloc-1", "203.0.113.1"));
     assert_eq!(shown[0].association_id.as_deref(), Some("eipassoc-1"));
     assert_eq!(shown[0].instance_id.as_deref(), Some("i-1"));
     assert_eq!(shown[0].tags.get("team").map(String::as_str), Some("a"));

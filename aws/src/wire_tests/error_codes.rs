@@ -87,10 +87,7 @@ fn answer([in_group, in_classic]: &Registered, call: &Call) -> Answer {
         "GetCallerIdentity" => caller_identity(),
         "DescribeLoadBalancers" => {
             let names = "<LoadBalancerName>api</LoadBalancerName><LoadBalancerArn>arn:lb</LoadBalancerArn>";
-            elb(
-                &call.action,
-                &format!("<LoadBalancers><member>{names}</member></LoadBalancers>"),
-            )
+            elb(&call.action, &format!("<LoadBalancers><member>{names}</member></LoadBalancers>"))
         }
         "DescribeListeners" => elb(&call.action, ""),
         _ => serve(registered, call),
@@ -101,11 +98,7 @@ fn answer([in_group, in_classic]: &Registered, call: &Call) -> Answer {
 async fn is_counted_with_its_code(service: &str, operation: &'static str) {
     let registered = Arc::new(Registered::default());
     let fake = Fake::start(move |call| {
-        if call.action == operation {
-            sts_error(400, "AccessDenied", "no")
-        } else {
-            answer(&registered, call)
-        }
+        if call.action == operation { sts_error(400, "AccessDenied", "no") } else { answer(&registered, call) }
     })
     .await;
     let (pool, registry) = fake.pool_and_metrics().await;
@@ -126,11 +119,7 @@ async fn is_counted_with_its_code(service: &str, operation: &'static str) {
     // With sixteen concurrent sessions, one of them may wait too long for an answer.
     let answered = requests(&registry).into_iter();
     for line in answered.filter(|line| !line.contains("status_code=\"0\"")) {
-        let code = if line.contains(&format!("operation=\"{operation}\"")) {
-            "AccessDenied"
-        } else {
-            ""
-        };
+        let code = if line.contains(&format!("operation=\"{operation}\"")) { "AccessDenied" } else { "" };
         assert!(line.contains(&format!("error_code=\"{code}\"")), "{line}");
     }
 }
@@ -170,11 +159,7 @@ async fn is_counted_of_checks(service: &str, operation: &'static str) {
     let labels = format!("operation=\"{operation}\",status_code=\"403\",error_code=\"AccessDenied\"");
     let counted = requests(&registry).into_iter();
     let mut refused = counted.filter(|line| line.contains(&format!("service=\"{service}\"")));
-    assert!(
-        refused.any(|line| line.contains(&labels)),
-        "{labels}: {:#?}",
-        requests(&registry)
-    );
+    assert!(refused.any(|line| line.contains(&labels)), "{labels}: {:#?}", requests(&registry));
 }
 
 #[tokio::test]
@@ -210,11 +195,7 @@ async fn is_counted_of_secrets(service: &str, operation: &'static str) {
     let labels = format!("operation=\"{operation}\",status_code=\"400\",error_code=\"LimitExceededException\"");
     let counted = requests(&registry).into_iter();
     let mut refused = counted.filter(|line| line.contains(&format!("service=\"{service}\"")));
-    assert!(
-        refused.any(|line| line.contains(&labels)),
-        "{labels}: {:#?}",
-        requests(&registry)
-    );
+    assert!(refused.any(|line| line.contains(&labels)), "{labels}: {:#?}", requests(&registry));
 }
 
 #[tokio::test]
@@ -234,15 +215,7 @@ async fn each_refusal_is_counted_under_its_service_and_code() {
 #[test]
 fn every_action_with_modelled_errors_is_tried() {
     let called = ACTIONS.iter().filter(|action| action.asked == Asked::Called);
-    let called: BTreeSet<&str> = called
-        .filter(|action| action.service != "ec2")
-        .map(|action| action.name)
-        .collect();
+    let called: BTreeSet<&str> = called.filter(|action| action.service != "ec2").map(|action| action.name).collect();
     let tried = MODELLED.into_iter().chain(OF_CHECKS).chain(OF_SECRETS);
-    assert_eq!(
-        tried
-            .map(|(_, operation)| permission(operation))
-            .collect::<BTreeSet<_>>(),
-        called
-    );
+    assert_eq!(tried.map(|(_, operation)| permission(operation)).collect::<BTreeSet<_>>(), called);
 }

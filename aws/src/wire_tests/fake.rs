@@ -48,30 +48,18 @@ impl Call {
         let (action, form) = if let Some((_, action)) = target {
             (action.to_owned(), json_form(body))
         } else if method == Method::GET {
-            let query: BTreeMap<String, String> = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
-                .into_owned()
-                .collect();
+            let query: BTreeMap<String, String> =
+                form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
             let action = OF_BUCKETS.iter().find(|(resource, _)| query.contains_key(*resource));
-            (
-                action.map(|(_, action)| (*action).to_owned()).unwrap_or_default(),
-                query,
-            )
+            (action.map(|(_, action)| (*action).to_owned()).unwrap_or_default(), query)
         } else if let Some((_, action)) = OF_OBJECTS.iter().find(|(of, _)| of == method) {
-            (
-                (*action).to_owned(),
-                BTreeMap::from([("Body".to_owned(), body.to_owned())]),
-            )
+            ((*action).to_owned(), BTreeMap::from([("Body".to_owned(), body.to_owned())]))
         } else {
             let form: BTreeMap<String, String> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
             (form.get("Action").cloned().unwrap_or_default(), form)
         };
         let path = uri.path().to_owned();
-        Self {
-            action,
-            path,
-            form,
-            headers,
-        }
+        Self { action, path, form, headers }
     }
 
     pub(super) fn field(&self, name: &str) -> &str {
@@ -154,9 +142,7 @@ impl Fake {
                 None => ec2_error(400, "NotInTheTable", "capa_aws::iam_actions lacks this call"),
             };
             // Like S3, the fake also returns the region of a bucket that lies in another region in a header.
-            let region = body
-                .split_once("<Region>")
-                .and_then(|(_, rest)| rest.split_once("</Region>"));
+            let region = body.split_once("<Region>").and_then(|(_, rest)| rest.split_once("</Region>"));
             let header = region.map(|(region, _)| ("x-amz-bucket-region", region.to_owned()));
             (StatusCode::from_u16(status).unwrap(), AppendHeaders(header), body)
         };
@@ -191,10 +177,7 @@ impl Fake {
     /// A pool in which a second of AWS's request rates takes an hour. A call without an immediate turn gets none during
     /// a test, however slow the test is.
     pub(super) async fn pool_with_an_hour_a_second(&self) -> (SessionPool, Registry) {
-        let timing = Timing {
-            rate_second: Duration::from_hours(1),
-            ..Timing::default()
-        };
+        let timing = Timing { rate_second: Duration::from_hours(1), ..Timing::default() };
         pool(options(&self.url, &self.url, timing)).await
     }
 
@@ -205,20 +188,14 @@ impl Fake {
 
     /// The pool of a process that leads until the given time.
     pub(super) async fn pool_leading(&self, until: watch::Receiver<Option<Instant>>) -> SessionPool {
-        let options = Options {
-            leads_until: Some(until),
-            ..options(&self.url, &self.url, fast())
-        };
+        let options = Options { leads_until: Some(until), ..options(&self.url, &self.url, fast()) };
         pool(options).await.0
     }
 }
 
 /// A timing with a listing interval of 600 ms, a poll every 50 ms, and 600 ms for late registrations.
 fn fast() -> Timing {
-    Timing {
-        late_registration: Duration::from_millis(600),
-        ..Timing::default().with_periods_divided_by(100)
-    }
+    Timing { late_registration: Duration::from_millis(600), ..Timing::default().with_periods_divided_by(100) }
 }
 
 fn options(ec2: &str, sts: &str, timing: Timing) -> Options {
@@ -264,29 +241,20 @@ pub(super) fn role(arn: &str, source: CredentialSource) -> CredentialSource {
         external_id: Some("external-secret".to_owned()),
         duration_seconds: 900,
         inline_policy: Some("{\"Statement\":[]}".to_owned()),
-        policy_arns: vec![
-            "arn:aws:iam::aws:policy/One".to_owned(),
-            "arn:aws:iam::aws:policy/Two".to_owned(),
-        ],
+        policy_arns: vec!["arn:aws:iam::aws:policy/One".to_owned(), "arn:aws:iam::aws:policy/Two".to_owned()],
         source: Box::new(source),
     }
 }
 
 pub(super) fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".to_owned(),
-        name: name.to_owned(),
-    }
+    MachineKey { namespace: "default".to_owned(), name: name.to_owned() }
 }
 
 /// Makes a call at the time that the provider's rate limits allow, like a reconciler.
 pub(super) async fn at_its_turn<T>(call: impl AsyncFn() -> Result<T, CloudError>) -> Result<T, CloudError> {
     loop {
         match call().await {
-            Err(CloudError {
-                retry_after: Some(turn),
-                ..
-            }) => tokio::time::sleep(turn).await,
+            Err(CloudError { retry_after: Some(turn), .. }) => tokio::time::sleep(turn).await,
             answer => return answer,
         }
     }
@@ -302,9 +270,7 @@ pub(super) async fn eventually(what: &str, condition: impl Fn() -> bool) {
 }
 
 pub(super) fn answer(action: &str, content: &str, next: Option<&str>) -> Answer {
-    let next = next
-        .map(|token| format!("<nextToken>{token}</nextToken>"))
-        .unwrap_or_default();
+    let next = next.map(|token| format!("<nextToken>{token}</nextToken>")).unwrap_or_default();
     let body = format!("<{action}Response><requestId>r</requestId>{content}{next}</{action}Response>");
     (200, body)
 }
@@ -329,18 +295,12 @@ pub(super) fn instances(instances: &[(&str, InstanceState)], next: Option<&str>)
 
 pub(super) fn ec2_error(status: u16, code: &str, message: &str) -> Answer {
     let error = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
-    (
-        status,
-        format!("<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>"),
-    )
+    (status, format!("<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>"))
 }
 
 pub(super) fn sts_error(status: u16, code: &str, message: &str) -> Answer {
     let error = format!("<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>");
-    (
-        status,
-        format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>"),
-    )
+    (status, format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>"))
 }
 
 /// A session whose access key is made of the role's name.
@@ -356,8 +316,5 @@ pub(super) fn session(call: &Call) -> Answer {
 
 pub(super) fn caller_identity() -> Answer {
     let result = "<GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult>";
-    (
-        200,
-        format!("<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>"),
-    )
+    (200, format!("<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>"))
 }

@@ -61,14 +61,8 @@ fn account(clusters: usize, instances: usize) -> Account {
 
 fn listing(account: &Account, call: &Call) -> Answer {
     let prefix = "sigs.k8s.io/cluster-api-provider-aws/cluster/";
-    let wanted: Vec<_> = call
-        .filter_values()
-        .iter()
-        .filter_map(|key| key.strip_prefix(prefix))
-        .collect();
-    let shown = account
-        .iter()
-        .filter(|(cluster, _)| wanted.is_empty() || wanted.contains(&cluster.as_str()));
+    let wanted: Vec<_> = call.filter_values().iter().filter_map(|key| key.strip_prefix(prefix)).collect();
+    let shown = account.iter().filter(|(cluster, _)| wanted.is_empty() || wanted.contains(&cluster.as_str()));
     let shown: Vec<&String> = shown.flat_map(|(_, instances)| instances).collect();
     let first: usize = call.field("NextToken").parse().unwrap_or_default();
     let page: String = shown.iter().skip(first).take(PAGE).map(|xml| xml.as_str()).collect();
@@ -82,10 +76,7 @@ fn identity(number: usize) -> ResolvedIdentity {
     ResolvedIdentity {
         key: arn.clone(),
         source: role(&arn, CredentialSource::Controller),
-        cluster: ClusterKey {
-            namespace: format!("team-{number}"),
-            name: "dev".to_owned(),
-        },
+        cluster: ClusterKey { namespace: format!("team-{number}"), name: "dev".to_owned() },
         is_for_one_cluster: true,
     }
 }

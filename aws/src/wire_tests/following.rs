@@ -87,16 +87,10 @@ async fn a_whole_listing_wakes_machines_and_transitions_are_polled() {
     assert_eq!(woken(&mut changes).await, "two");
     set(&shown, "i-2", InstanceState::Running);
     assert_eq!(woken(&mut changes).await, "two");
-    assert_eq!(
-        state(&machines.observe_instance(&machine("two"), "i-2")),
-        Some(InstanceState::Running)
-    );
+    assert_eq!(state(&machines.observe_instance(&machine("two"), "i-2")), Some(InstanceState::Running));
     let calls = fake.calls();
     assert_eq!(calls[0].field("Filter.1.Name"), "tag-key");
-    assert_eq!(
-        calls[0].filter_values(),
-        ["sigs.k8s.io/cluster-api-provider-aws/cluster/dev"]
-    );
+    assert_eq!(calls[0].filter_values(), ["sigs.k8s.io/cluster-api-provider-aws/cluster/dev"]);
     assert_eq!(calls[1].field("NextToken"), "1");
     let polls = calls.iter().filter(|call| call.field("Filter.1.Name") == "instance-id");
     assert!(polls.into_iter().all(|poll| poll.filter_values() == ["i-2"]));
@@ -128,26 +122,17 @@ async fn a_termination_is_known_with_its_answer_and_followed() {
     assert_eq!(woken(&mut changes).await, "one");
     machines.terminate(&machine("one"), "i-1").await.unwrap();
     assert_eq!(woken(&mut changes).await, "one");
-    assert_eq!(
-        state(&machines.observe_instance(&machine("one"), "i-1")),
-        Some(InstanceState::ShuttingDown)
-    );
+    assert_eq!(state(&machines.observe_instance(&machine("one"), "i-1")), Some(InstanceState::ShuttingDown));
     set(&shown, "i-1", InstanceState::Terminated);
     assert_eq!(woken(&mut changes).await, "one");
-    assert_eq!(
-        state(&machines.observe_instance(&machine("one"), "i-1")),
-        Some(InstanceState::Terminated)
-    );
+    assert_eq!(state(&machines.observe_instance(&machine("one"), "i-1")), Some(InstanceState::Terminated));
 }
 
 #[tokio::test]
 async fn terminations_are_batched_and_an_unknown_id_holds_up_no_other() {
     let ids = ["i-1", "i-2", "i-3", "i-4"];
-    let shown = shown(&[
-        ("i-1", InstanceState::Running),
-        ("i-3", InstanceState::Running),
-        ("i-4", InstanceState::Running),
-    ]);
+    let shown =
+        shown(&[("i-1", InstanceState::Running), ("i-3", InstanceState::Running), ("i-4", InstanceState::Running)]);
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let mut changes = pool.changes();
@@ -183,14 +168,8 @@ async fn an_instance_that_a_lookup_found_is_known_at_once() {
     let shown = shown(&[("i-1", InstanceState::Running)]);
     let fake = fake(&shown).await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
-    machines
-        .find_instances(&Query::filter("instance-id", ["i-1"]))
-        .await
-        .unwrap();
-    assert_eq!(
-        state(&machines.observe_instance(&machine("one"), "i-1")),
-        Some(InstanceState::Running)
-    );
+    machines.find_instances(&Query::filter("instance-id", ["i-1"])).await.unwrap();
+    assert_eq!(state(&machines.observe_instance(&machine("one"), "i-1")), Some(InstanceState::Running));
 }
 
 #[tokio::test]
@@ -199,11 +178,9 @@ async fn a_machine_with_a_new_identity_leaves_the_old_session_idle() {
     let fake = fake(&shown).await;
     let pool = fake.pool().await;
     let by = |key: &str| fake.calls().iter().filter(|call| call.access_key() == key).count();
-    pool.machines(&identity("OLD"), REGION, CLUSTER)
-        .observe_instance(&machine("one"), "i-1");
+    pool.machines(&identity("OLD"), REGION, CLUSTER).observe_instance(&machine("one"), "i-1");
     eventually("the old identity lists", || by("AKIAOLD") > 0).await;
-    pool.machines(&identity("NEW"), REGION, CLUSTER)
-        .observe_instance(&machine("one"), "i-1");
+    pool.machines(&identity("NEW"), REGION, CLUSTER).observe_instance(&machine("one"), "i-1");
     let before = by("AKIAOLD");
     eventually("the new identity lists three times", || by("AKIANEW") >= 3).await;
     assert!(by("AKIAOLD") <= before + 1, "at most a call that was under way");
@@ -254,10 +231,7 @@ async fn the_informer_shows_in_the_metrics_while_machines_use_it() {
     machines.observe_instance(&machine("one"), "i-1");
     woken(&mut changes).await;
     let shown = text();
-    assert!(
-        shown.contains("capa_instance_store_instances{region=\"us-test-1\"} 2"),
-        "{shown}"
-    );
+    assert!(shown.contains("capa_instance_store_instances{region=\"us-test-1\"} 2"), "{shown}");
     assert!(shown.contains("capa_instance_store_age_seconds{region=\"us-test-1\"}"));
     assert!(shown.contains("capa_instance_store_listing_seconds{region=\"us-test-1\"}"));
 }

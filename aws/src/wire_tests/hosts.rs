@@ -25,10 +25,7 @@ pub(super) fn serve(call: &Call) -> Answer {
 /// Makes each call about hosts.
 pub(super) async fn allocate_and_release(machines: &dyn MachineCloud) {
     let (key, request) = (machine("one"), request());
-    machines
-        .hosts(&Query::filter("tag-key", ["MachineName"]))
-        .await
-        .unwrap();
+    machines.hosts(&Query::filter("tag-key", ["MachineName"])).await.unwrap();
     let allocated = at_its_turn(async || machines.allocate_host(&key, &request).await);
     assert_eq!(allocated.await.unwrap(), "h-1");
     release(machines).await.unwrap();
@@ -80,10 +77,7 @@ async fn a_host_is_shown_with_its_token_and_whether_it_is_released() {
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let hosts = machines.hosts(&Query::default()).await.unwrap();
     assert_eq!(hosts[0].client_token.as_deref(), Some("uid-host-1"));
-    assert_eq!(
-        (hosts[0].availability_zone.as_str(), hosts[0].instance_type.as_str()),
-        ("eu-west-1a", "m5.large")
-    );
+    assert_eq!((hosts[0].availability_zone.as_str(), hosts[0].instance_type.as_str()), ("eu-west-1a", "m5.large"));
     assert_eq!(hosts[0].tags.get("team").map(String::as_str), Some("a"));
     assert_eq!((hosts[0].is_released, hosts[1].is_released), (false, true));
 }

@@ -12,10 +12,7 @@ use super::managed::load_balancers::{named, world};
 async fn an_observation_that_knows_the_details_asks_for_the_lists_only() {
     let fake = Fake::start(world).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let scope = Scope {
-        internet_gateway: Some("igw-1".to_owned()),
-        ..named(Some("vpc-1"))
-    };
+    let scope = Scope { internet_gateway: Some("igw-1".to_owned()), ..named(Some("vpc-1")) };
     let complete = cloud.observe(&scope).await.unwrap();
     let before = fake.calls().len();
     let known = Some(Arc::new(complete.details()));

@@ -17,19 +17,11 @@ async fn every_option_of_a_launch_is_sent() {
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
     let options = LaunchOptions {
         market_type: Some(MarketType::Spot),
-        spot_market_options: Some(SpotMarketOptions {
-            max_price: Some("0.05".into()),
-        }),
+        spot_market_options: Some(SpotMarketOptions { max_price: Some("0.05".into()) }),
         capacity_reservation: Some(CapacityReservation::Preference(CapacityReservationPreference::None)),
         tenancy: Some(Tenancy::Host),
-        host: Some(HostPlacement {
-            id: "h-1".into(),
-            affinity: HostAffinity::Host,
-        }),
-        placement_group: Some(PlacementGroup {
-            name: "racks".into(),
-            partition: Some(2),
-        }),
+        host: Some(HostPlacement { id: "h-1".into(), affinity: HostAffinity::Host }),
+        placement_group: Some(PlacementGroup { name: "racks".into(), partition: Some(2) }),
         cpu_options: Some(CpuOptions {
             confidential_compute: Some(ConfidentialCompute::AMDEncryptedVirtualizationNestedPaging),
             nested_virtualization: Some(Switch::Disabled),
@@ -50,10 +42,7 @@ async fn every_option_of_a_launch_is_sent() {
         ("InstanceMarketOptions.MarketType", "spot"),
         ("InstanceMarketOptions.SpotOptions.MaxPrice", "0.05"),
         ("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time"),
-        (
-            "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior",
-            "terminate",
-        ),
+        ("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate"),
         ("CapacityReservationSpecification.CapacityReservationPreference", "none"),
         ("Placement.Tenancy", "host"),
         ("Placement.HostId", "h-1"),
@@ -83,19 +72,12 @@ async fn existing_interfaces_are_attached_and_neither_tagged_nor_regrouped() {
         network_interfaces: vec!["eni-1".into(), "eni-2".into()],
         ..LaunchOptions::default()
     };
-    let launch = LaunchRequest {
-        public_ip: None,
-        options,
-        ..request()
-    };
+    let launch = LaunchRequest { public_ip: None, options, ..request() };
     machines.launch(&machine("m"), &launch).await.unwrap();
     let call = fake.calls_of("RunInstances").remove(0);
     for (name, value) in [
         ("InstanceMarketOptions.MarketType", "capacity-block"),
-        (
-            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
-            "cr-1",
-        ),
+        ("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "cr-1"),
         ("NetworkInterface.1.NetworkInterfaceId", "eni-1"),
         ("NetworkInterface.1.DeviceIndex", "0"),
         ("NetworkInterface.2.NetworkInterfaceId", "eni-2"),
@@ -121,10 +103,7 @@ async fn a_preference_for_reservations_has_the_words_of_ec2() {
     let all = [
         (CapacityReservationPreference::None, "none"),
         (CapacityReservationPreference::Open, "open"),
-        (
-            CapacityReservationPreference::CapacityReservationsOnly,
-            "capacity-reservations-only",
-        ),
+        (CapacityReservationPreference::CapacityReservationsOnly, "capacity-reservations-only"),
     ];
     for (preference, _) in all {
         let options = LaunchOptions {

@@ -29,11 +29,7 @@ async fn launches_beyond_the_rate_are_deferred_until_their_turn() {
     let refilled = usize::try_from(began.elapsed().as_millis() / 500).unwrap();
     let made = fake.calls_of("RunInstances").len();
     assert_eq!(made + deferred.len(), 5);
-    assert!(
-        made >= 2 && made <= 2 + refilled,
-        "{made} calls in {:?}",
-        began.elapsed()
-    );
+    assert!(made >= 2 && made <= 2 + refilled, "{made} calls in {:?}", began.elapsed());
     for (key, turn) in deferred {
         tokio::time::sleep_until(turn.into()).await;
         let request = request();
@@ -59,10 +55,7 @@ async fn the_sdk_does_not_repeat_throttled_calls_which_slow_others() {
     assert_eq!(fake.calls_of("DescribeVpcs").len(), 1);
     let deferred = cluster.vpcs(&Query::default()).await.unwrap_err();
     let turn = deferred.retry_after.expect("a turn later");
-    assert!(
-        turn <= Duration::from_mins(48),
-        "an eighth of ten an hour is left: {turn:?}"
-    );
+    assert!(turn <= Duration::from_mins(48), "an eighth of ten an hour is left: {turn:?}");
     assert_eq!(fake.calls_of("DescribeVpcs").len(), 1);
 }
 
@@ -70,10 +63,7 @@ async fn the_sdk_does_not_repeat_throttled_calls_which_slow_others() {
 async fn an_error_of_the_server_is_repeated_by_the_sdk() {
     let fake = Fake::start(|_| ec2_error(503, "Unavailable", "later")).await;
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
-    assert_eq!(
-        cluster.vpcs(&Query::default()).await.unwrap_err().class,
-        ErrorClass::NoAnswer
-    );
+    assert_eq!(cluster.vpcs(&Query::default()).await.unwrap_err().class, ErrorClass::NoAnswer);
     assert_eq!(fake.calls_of("DescribeVpcs").len(), 3);
 }
 

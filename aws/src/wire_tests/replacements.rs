@@ -32,10 +32,7 @@ fn serve(call: &Call, given: &str) -> Answer {
         }
         "GetCallerIdentity" => {
             let result = format!("<GetCallerIdentityResult><Account>{account}</Account></GetCallerIdentityResult>");
-            (
-                200,
-                format!("<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>"),
-            )
+            (200, format!("<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>"))
         }
         "DescribeInstances" if account == "1" => instances(&[("i-1", InstanceState::Running)], None),
         "DescribeInstances" => instances(&[], None),
@@ -88,25 +85,16 @@ async fn an_instance_missed_in_another_account_is_not_absent_later() {
     let given: Given = Arc::new(Mutex::new("1"));
     let fake = fake(&given).await;
     let pool = fake.pool().await;
-    let observation = || {
-        pool.machines(&identity(), REGION, CLUSTER)
-            .observe_instance(&machine("one"), "i-1")
-    };
+    let observation = || pool.machines(&identity(), REGION, CLUSTER).observe_instance(&machine("one"), "i-1");
     eventually("the instance is seen", || matches!(observation(), Observation::Seen(_))).await;
     *given.lock() = "2";
     eventually("it is missed", || observation() == Observation::Absent).await;
-    assert_eq!(
-        pool.machines(&identity(), REGION, CLUSTER).account_id().await.unwrap(),
-        "2"
-    );
+    assert_eq!(pool.machines(&identity(), REGION, CLUSTER).account_id().await.unwrap(), "2");
     *given.lock() = "1";
     // Any call fetches the new credentials.
     let cluster = pool.cluster(&identity(), REGION);
     cluster.vpcs(&Query::default()).await.unwrap();
-    assert_eq!(
-        pool.machines(&identity(), REGION, CLUSTER).account_id().await.unwrap(),
-        "1"
-    );
+    assert_eq!(pool.machines(&identity(), REGION, CLUSTER).account_id().await.unwrap(), "1");
     assert_ne!(observation(), Observation::Absent);
     eventually("it is seen again", || matches!(observation(), Observation::Seen(_))).await;
 }

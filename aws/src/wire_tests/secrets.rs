@@ -50,11 +50,7 @@ async fn a_secret_is_created_with_its_tags_and_deleted_for_good() {
     assert_eq!(created.field("Name"), name);
     assert_eq!(created.field("SecretBinary"), "YW05cGJnPT0=", "the content in base64");
     assert!(created.field("Tags").contains("kubernetes.io/cluster/dev"));
-    assert_ne!(
-        created.field("ClientRequestToken"),
-        "",
-        "a repeated call is the same call"
-    );
+    assert_ne!(created.field("ClientRequestToken"), "", "a repeated call is the same call");
     let deleted = fake.calls_of("DeleteSecret");
     assert_eq!(deleted.len(), 2);
     assert_eq!(deleted[1].field("SecretId"), names[1]);
@@ -65,12 +61,8 @@ async fn a_secret_is_created_with_its_tags_and_deleted_for_good() {
 async fn a_parameter_is_encrypted_and_parameters_are_deleted_together() {
     let fake = Fake::start(|_| (200, "{}".to_owned())).await;
     let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
-    store(machines.as_ref(), SecretsBackend::SsmParameterStore)
-        .await
-        .unwrap();
-    let names: Vec<String> = (0..12)
-        .map(|number| format!("/cluster.x-k8s.io/uid/{number}"))
-        .collect();
+    store(machines.as_ref(), SecretsBackend::SsmParameterStore).await.unwrap();
+    let names: Vec<String> = (0..12).map(|number| format!("/cluster.x-k8s.io/uid/{number}")).collect();
     let key = machine("m");
     let store = SecretsBackend::SsmParameterStore.into();
     machines.delete_secrets(&key, &store, &names).await.unwrap();
@@ -90,11 +82,7 @@ async fn the_content_of_a_name_that_is_taken_is_replaced() {
     })
     .await;
     // The second call of Parameter Store in a second has to wait for its turn.
-    let machines = fake
-        .pool_in_real_time()
-        .await
-        .0
-        .machines(&identity("A"), REGION, CLUSTER);
+    let machines = fake.pool_in_real_time().await.0.machines(&identity("A"), REGION, CLUSTER);
     for backend in [SecretsBackend::SecretsManager, SecretsBackend::SsmParameterStore] {
         store(machines.as_ref(), backend).await.unwrap();
     }
@@ -102,11 +90,7 @@ async fn the_content_of_a_name_that_is_taken_is_replaced() {
     assert_eq!(replaced.field("SecretId"), secret(SecretsBackend::SecretsManager).name);
     let calls = fake.calls_of("PutParameter");
     let overwrites: Vec<&str> = calls.iter().map(|call| call.field("Overwrite")).collect();
-    assert_eq!(
-        overwrites,
-        ["", "true"],
-        "the turn of the replacement is not spent on creating the name again"
-    );
+    assert_eq!(overwrites, ["", "true"], "the turn of the replacement is not spent on creating the name again");
     let replaced = calls.last().unwrap();
     assert_eq!(replaced.field("Tags"), "", "none in a call that overwrites");
 }
@@ -120,9 +104,7 @@ async fn a_refusal_has_its_class_and_shows_no_content() {
     ] {
         let fake = Fake::start(move |_| refused(code)).await;
         let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
-        let error = store(machines.as_ref(), SecretsBackend::SecretsManager)
-            .await
-            .unwrap_err();
+        let error = store(machines.as_ref(), SecretsBackend::SecretsManager).await.unwrap_err();
         assert_eq!(error.class, class, "{code}");
         assert!(!error.to_string().contains("am9pbg"), "{error}");
     }
@@ -144,11 +126,7 @@ async fn an_object_is_put_and_deleted_by_its_key() {
     assert_eq!(put.header("content-type"), "application/json");
     let no_headers = ["x-amz-tagging", "x-amz-acl", "x-amz-server-side-encryption"];
     for header in no_headers {
-        assert_eq!(
-            put.header(header),
-            "",
-            "{header} needs a permission, or overrides the bucket"
-        );
+        assert_eq!(put.header(header), "", "{header} needs a permission, or overrides the bucket");
     }
     let deleted = fake.calls_of("DeleteObject").remove(0);
     assert_eq!((deleted.service(), deleted.path.as_str()), ("s3", path.as_str()));
@@ -166,10 +144,7 @@ async fn what_is_in_a_bucket_that_is_gone_counts_as_deleted() {
     machines.delete_secrets(&machine("m"), &bucket, &names).await.unwrap();
     let denied = Fake::start(refused("AccessDenied")).await;
     let machines = denied.pool().await.machines(&identity("A"), REGION, CLUSTER);
-    let error = machines
-        .delete_secrets(&machine("m"), &bucket, &names)
-        .await
-        .unwrap_err();
+    let error = machines.delete_secrets(&machine("m"), &bucket, &names).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Unauthorized);
     assert_eq!(error.code.as_deref(), Some("AccessDenied"));
 }
@@ -190,18 +165,10 @@ async fn equal_presign_requests_have_equal_urls_and_make_no_call() {
     assert_ne!(url, signed(1_767_225_601).await);
     let (place, query) = url.expose().split_once('?').unwrap();
     assert!(place.ends_with("/boot.strap/clusters/dev/node/uid"), "{place}");
-    for part in [
-        "X-Amz-Date=20260101T000000Z",
-        "X-Amz-Expires=1800",
-        "X-Amz-SignedHeaders=host&",
-        "X-Amz-Signature=",
-    ] {
+    for part in ["X-Amz-Date=20260101T000000Z", "X-Amz-Expires=1800", "X-Amz-SignedHeaders=host&", "X-Amz-Signature="] {
         assert!(query.contains(part), "{part}: {query}");
     }
     assert_eq!(fake.calls().len(), 0);
-    let week = PresignRequest {
-        valid_for: Duration::from_hours(7 * 24),
-        ..request(1_767_225_600)
-    };
+    let week = PresignRequest { valid_for: Duration::from_hours(7 * 24), ..request(1_767_225_600) };
     machines.presign(&week).await.unwrap();
 }

@@ -21,10 +21,7 @@ use super::fake::{
 const ARN: &str = "arn:aws:elasticloadbalancing:us-test-1:123456789012:targetgroup/api/0123456789abcdef";
 
 pub(super) fn elb(action: &str, result: &str) -> Answer {
-    (
-        200,
-        format!("<{action}Response><{action}Result>{result}</{action}Result></{action}Response>"),
-    )
+    (200, format!("<{action}Response><{action}Result>{result}</{action}Result></{action}Response>"))
 }
 
 /// A request for the control plane of the Cluster `default/dev`.
@@ -42,35 +39,21 @@ fn request(target: ControlPlaneTarget) -> TargetRequest {
 }
 
 pub(super) fn target() -> TargetRequest {
-    request(ControlPlaneTarget {
-        target_group_arn: Some(ARN.into()),
-        port: Some(443),
-        ..ControlPlaneTarget::default()
-    })
+    request(ControlPlaneTarget { target_group_arn: Some(ARN.into()), port: Some(443), ..ControlPlaneTarget::default() })
 }
 
 pub(super) fn classic() -> TargetRequest {
-    request(ControlPlaneTarget {
-        classic_load_balancer_name: Some("api".into()),
-        ..ControlPlaneTarget::default()
-    })
+    request(ControlPlaneTarget { classic_load_balancer_name: Some("api".into()), ..ControlPlaneTarget::default() })
 }
 
 pub(super) fn instance() -> TargetInstance {
-    TargetInstance {
-        id: "i-1".into(),
-        address: Some("10.0.0.7".into()),
-    }
+    TargetInstance { id: "i-1".into(), address: Some("10.0.0.7".into()) }
 }
 
 /// A target group of addresses and a classic load balancer, which show the registered target as healthy.
 pub(super) fn serve(registered: &AtomicBool, call: &Call) -> Answer {
     let member = |content: &str| {
-        if registered.load(Ordering::SeqCst) {
-            format!("<member>{content}</member>")
-        } else {
-            String::new()
-        }
+        if registered.load(Ordering::SeqCst) { format!("<member>{content}</member>") } else { String::new() }
     };
     let answer = match call.action.as_str() {
         "DescribeTargetGroups" => {
@@ -109,10 +92,7 @@ pub(super) fn serve(registered: &AtomicBool, call: &Call) -> Answer {
 
 /// The answer of DescribeTags for a group with one tag.
 fn described_tags(call: &Call, key: &str, value: &str) -> String {
-    let (arn, name) = (
-        call.field("ResourceArns.member.1"),
-        call.field("LoadBalancerNames.member.1"),
-    );
+    let (arn, name) = (call.field("ResourceArns.member.1"), call.field("LoadBalancerNames.member.1"));
     let of = if arn.is_empty() {
         format!("<LoadBalancerName>{name}</LoadBalancerName>")
     } else {
@@ -134,10 +114,7 @@ pub(super) async fn in_and_out(target: TargetRequest) -> Fake {
     };
     let is_healthy = |state: RegistrationState| state.is_healthy();
     eventually("the target is healthy", || is_healthy(stands(Desired::Registered))).await;
-    eventually("the target is out", || {
-        stands(Desired::Deregistered) == RegistrationState::Out
-    })
-    .await;
+    eventually("the target is out", || stands(Desired::Deregistered) == RegistrationState::Out).await;
     fake
 }
 
@@ -150,10 +127,7 @@ async fn a_target_goes_in_and_out_of_its_target_group() {
         for call in calls {
             let told = ["TargetGroupArn", "Targets.member.1.Id", "Targets.member.1.Port"].map(|name| call.field(name));
             assert_eq!(told, [ARN, "10.0.0.7", "443"], "{action}");
-            assert!(
-                call.header("authorization")
-                    .contains("/us-test-1/elasticloadbalancing/")
-            );
+            assert!(call.header("authorization").contains("/us-test-1/elasticloadbalancing/"));
             assert_eq!(call.access_key(), "AKIAA");
         }
     }
@@ -165,10 +139,7 @@ async fn a_target_goes_in_and_out_of_its_target_group() {
 #[tokio::test]
 async fn an_instance_goes_in_and_out_of_its_classic_load_balancer() {
     let fake = in_and_out(classic()).await;
-    for action in [
-        "RegisterInstancesWithLoadBalancer",
-        "DeregisterInstancesFromLoadBalancer",
-    ] {
+    for action in ["RegisterInstancesWithLoadBalancer", "DeregisterInstancesFromLoadBalancer"] {
         let calls = fake.calls_of(action);
         assert!(!calls.is_empty(), "{action}");
         for call in calls {
@@ -198,22 +169,12 @@ async fn a_former_leader_begins_no_submitted_write() {
     .await;
     let pool = fake.pool_leading(until.subscribe()).await;
     let machines = pool.machines(&identity("A"), REGION, CLUSTER);
-    let stands = |desired| {
-        machines
-            .reconcile_targets(&machine("one"), &instance(), &[target()], desired)
-            .remove(0)
-    };
+    let stands = |desired| machines.reconcile_targets(&machine("one"), &instance(), &[target()], desired).remove(0);
     machines.terminate(&machine("one"), "i-1").await.unwrap();
-    eventually("the target is to be taken out", || {
-        stands(Desired::Deregistered) == RegistrationState::Leaving
-    })
-    .await;
+    eventually("the target is to be taken out", || stands(Desired::Deregistered) == RegistrationState::Leaving).await;
     eventually("time passes", || fake.calls_of("DescribeInstances").len() > 2).await;
     until.send_replace(Some(Instant::now() + Duration::from_mins(1)));
-    eventually("the target is out", || {
-        stands(Desired::Deregistered) == RegistrationState::Out
-    })
-    .await;
+    eventually("the target is out", || stands(Desired::Deregistered) == RegistrationState::Out).await;
     let terminated = || !fake.calls_of("TerminateInstances").is_empty();
     eventually("the termination is made", terminated).await;
     assert_eq!(*early.lock(), Vec::<String>::new());
@@ -221,10 +182,9 @@ async fn a_former_leader_begins_no_submitted_write() {
 
 #[tokio::test]
 async fn tags_of_both_kinds_give_the_owner_of_a_group() {
-    for (target, asked) in [
-        (target(), ("ResourceArns.member.1", ARN)),
-        (classic(), ("LoadBalancerNames.member.1", "api")),
-    ] {
+    for (target, asked) in
+        [(target(), ("ResourceArns.member.1", ARN)), (classic(), ("LoadBalancerNames.member.1", "api"))]
+    {
         let fake =
             Fake::start(|call| elb("DescribeTags", &described_tags(call, "elbv2.k8s.aws/cluster", "prod"))).await;
         let pool = fake.pool().await;
@@ -253,14 +213,9 @@ async fn a_refusal_has_its_code() {
         matches!(*told.lock(), Some(RegistrationState::Failed(_)))
     })
     .await;
-    let Some(RegistrationState::Failed(error)) = told.lock().clone() else {
-        panic!("it has failed")
-    };
+    let Some(RegistrationState::Failed(error)) = told.lock().clone() else { panic!("it has failed") };
     assert_eq!(error.class, ErrorClass::NotFound);
-    assert_eq!(
-        error.to_string(),
-        "DescribeTargetGroups: TargetGroupNotFound: One or more target groups not found"
-    );
+    assert_eq!(error.to_string(), "DescribeTargetGroups: TargetGroupNotFound: One or more target groups not found");
 }
 
 #[tokio::test]
@@ -351,19 +306,13 @@ async fn all_target_groups_of_a_vpc_are_listed() {
 #[tokio::test]
 async fn tags_are_asked_for_in_the_batches_that_aws_allows() {
     let fake = Fake::start(|call| {
-        let arns = call
-            .form
-            .iter()
-            .filter(|(name, _)| name.starts_with("ResourceArns.member."));
+        let arns = call.form.iter().filter(|(name, _)| name.starts_with("ResourceArns.member."));
         let described = arns.map(|(_, arn)| {
             let tag = "<member><Key>cluster</Key><Value>prod</Value></member>";
             format!("<member><ResourceArn>{arn}</ResourceArn><Tags>{tag}</Tags></member>")
         });
         let described: String = described.collect();
-        elb(
-            "DescribeTags",
-            &format!("<TagDescriptions>{described}</TagDescriptions>"),
-        )
+        elb("DescribeTags", &format!("<TagDescriptions>{described}</TagDescriptions>"))
     })
     .await;
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);

@@ -43,10 +43,7 @@ async fn an_instance_type_shows_all_that_its_nodes_offer() {
     assert_eq!((plain.gpus, plain.neuron_devices), (BTreeMap::new(), 0));
     let gpus = templates.instance_type("p9.48xlarge").await.unwrap().gpus;
     assert_eq!(gpus, BTreeMap::from([("NVIDIA".to_owned(), 8)]));
-    assert_eq!(
-        templates.instance_type("inf9.48xlarge").await.unwrap().neuron_devices,
-        6
-    );
+    assert_eq!(templates.instance_type("inf9.48xlarge").await.unwrap().neuron_devices, 6);
 }
 
 #[tokio::test]

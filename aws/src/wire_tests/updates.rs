@@ -16,20 +16,14 @@ fn tags() -> Tags {
 }
 
 fn interface() -> PrimaryInterface {
-    PrimaryInterface {
-        id: "eni-1".to_owned(),
-        security_group_ids: vec!["sg-1".to_owned(), "sg-2".to_owned()],
-    }
+    PrimaryInterface { id: "eni-1".to_owned(), security_group_ids: vec!["sg-1".to_owned(), "sg-2".to_owned()] }
 }
 
 /// Makes each change of an instance.
 pub(super) async fn change_instance(machines: &dyn MachineCloud) {
     let key = machine("one");
     let (resources, tags, interface) = (resources(), tags(), interface());
-    let records = DnsRecords {
-        a: Some(true),
-        aaaa: None,
-    };
+    let records = DnsRecords { a: Some(true), aaaa: None };
     let set = at_its_turn(async || machines.set_tags(&key, &resources, &tags).await);
     set.await.unwrap();
     let removed = at_its_turn(async || machines.remove_tags(&key, &resources, &tags).await);
@@ -50,10 +44,7 @@ pub(super) async fn change_instance(machines: &dyn MachineCloud) {
 }
 
 fn done(action: &str) -> Answer {
-    (
-        200,
-        format!("<{action}Response><return>true</return></{action}Response>"),
-    )
+    (200, format!("<{action}Response><return>true</return></{action}Response>"))
 }
 
 #[tokio::test]
@@ -68,18 +59,11 @@ async fn a_change_is_one_call_for_all_that_belongs_to_an_instance() {
         let named = ["ResourceId.1", "ResourceId.2", "ResourceId.3"].map(|field| call.field(field));
         assert_eq!(named, RESOURCES, "{action}");
         // Without the value, the call would remove a tag that somebody else has set in the meantime.
-        assert_eq!(
-            (call.field("Tag.1.Key"), call.field("Tag.1.Value")),
-            ("team", "a"),
-            "{action}"
-        );
+        assert_eq!((call.field("Tag.1.Key"), call.field("Tag.1.Value")), ("team", "a"), "{action}");
     }
     let grouped = fake.calls_of("ModifyNetworkInterfaceAttribute").remove(0);
     assert_eq!(grouped.field("NetworkInterfaceId"), "eni-1");
-    assert_eq!(
-        (grouped.field("SecurityGroupId.1"), grouped.field("SecurityGroupId.2")),
-        ("sg-1", "sg-2")
-    );
+    assert_eq!((grouped.field("SecurityGroupId.1"), grouped.field("SecurityGroupId.2")), ("sg-1", "sg-2"));
     let restored = fake.calls_of("ModifyInstanceMetadataOptions").remove(0);
     for (field, value) in [
         ("InstanceId", "i-1"),
@@ -93,11 +77,7 @@ async fn a_change_is_one_call_for_all_that_belongs_to_an_instance() {
     }
     let named = fake.calls_of("ModifyPrivateDnsNameOptions").remove(0);
     assert_eq!(named.field("EnableResourceNameDnsARecord"), "true");
-    assert_eq!(
-        named.field("EnableResourceNameDnsAAAARecord"),
-        "",
-        "what has no value stays"
-    );
+    assert_eq!(named.field("EnableResourceNameDnsAAAARecord"), "", "what has no value stays");
 }
 
 #[tokio::test]

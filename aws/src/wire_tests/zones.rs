@@ -21,11 +21,7 @@ async fn zones_that_need_no_opt_in_are_asked_for_once() {
                 + &zone("us-test-1c", "unavailable", free, usual)
                 + &zone("us-test-1-lax-1a", "available", "opted-in", "local-zone")
                 + &zone("us-test-1-wl1", "available", free, "wavelength-zone");
-            answer(
-                action,
-                &format!("<availabilityZoneInfo>{zones}</availabilityZoneInfo>"),
-                None,
-            )
+            answer(action, &format!("<availabilityZoneInfo>{zones}</availabilityZoneInfo>"), None)
         }
     })
     .await;
@@ -37,11 +33,9 @@ async fn zones_that_need_no_opt_in_are_asked_for_once() {
     }
     let calls = fake.calls_of("DescribeAvailabilityZones");
     assert_eq!(calls.len(), 1);
-    for (number, name, value) in [
-        (1, "state", "available"),
-        (2, "opt-in-status", "opt-in-not-required"),
-        (3, "zone-type", "availability-zone"),
-    ] {
+    for (number, name, value) in
+        [(1, "state", "available"), (2, "opt-in-status", "opt-in-not-required"), (3, "zone-type", "availability-zone")]
+    {
         let field = |part: &str| calls[0].field(&format!("Filter.{number}.{part}")).to_owned();
         assert_eq!((field("Name").as_str(), field("Value.1").as_str()), (name, value));
     }

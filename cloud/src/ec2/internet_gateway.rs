@@ -48,14 +48,12 @@ impl<I> Call<I> {
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
             Self::CreateInternetGateway { tags } => Call::CreateInternetGateway { tags: tags.clone() },
-            Self::AttachInternetGateway { gateway, vpc } => Call::AttachInternetGateway {
-                gateway: id(gateway)?,
-                vpc: id(vpc)?,
-            },
-            Self::DetachInternetGateway { gateway, vpc } => Call::DetachInternetGateway {
-                gateway: id(gateway)?,
-                vpc: id(vpc)?,
-            },
+            Self::AttachInternetGateway { gateway, vpc } => {
+                Call::AttachInternetGateway { gateway: id(gateway)?, vpc: id(vpc)? }
+            }
+            Self::DetachInternetGateway { gateway, vpc } => {
+                Call::DetachInternetGateway { gateway: id(gateway)?, vpc: id(vpc)? }
+            }
             Self::DeleteInternetGateway { gateway } => Call::DeleteInternetGateway { gateway: id(gateway)? },
         })
     }

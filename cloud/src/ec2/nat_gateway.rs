@@ -89,16 +89,10 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::AllocateAddress { public_ipv4_pool, tags } => Call::AllocateAddress {
-                public_ipv4_pool: public_ipv4_pool.clone(),
-                tags: tags.clone(),
-            },
-            Self::CreateNatGateway {
-                subnet,
-                address,
-                client_token,
-                tags,
-            } => Call::CreateNatGateway {
+            Self::AllocateAddress { public_ipv4_pool, tags } => {
+                Call::AllocateAddress { public_ipv4_pool: public_ipv4_pool.clone(), tags: tags.clone() }
+            }
+            Self::CreateNatGateway { subnet, address, client_token, tags } => Call::CreateNatGateway {
                 subnet: id(subnet)?,
                 address: id(address)?,
                 client_token: client_token.clone(),

@@ -130,35 +130,13 @@ pub enum NewRouteTarget<I> {
 #[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
-    CreateRouteTable {
-        vpc: I,
-        client_token: String,
-        tags: Tags,
-    },
-    CreateRoute {
-        table: I,
-        destination: String,
-        target: NewRouteTarget<I>,
-    },
-    ReplaceRoute {
-        table: I,
-        destination: String,
-        target: NewRouteTarget<I>,
-    },
-    AssociateRouteTable {
-        table: I,
-        subnet: I,
-    },
-    ReplaceRouteTableAssociation {
-        association: I,
-        table: I,
-    },
-    DisassociateRouteTable {
-        association: I,
-    },
-    DeleteRouteTable {
-        table: I,
-    },
+    CreateRouteTable { vpc: I, client_token: String, tags: Tags },
+    CreateRoute { table: I, destination: String, target: NewRouteTarget<I> },
+    ReplaceRoute { table: I, destination: String, target: NewRouteTarget<I> },
+    AssociateRouteTable { table: I, subnet: I },
+    ReplaceRouteTableAssociation { association: I, table: I },
+    DisassociateRouteTable { association: I },
+    DeleteRouteTable { table: I },
 }
 
 impl<I> NewRouteTarget<I> {
@@ -191,44 +169,24 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::CreateRouteTable {
-                vpc,
-                client_token,
-                tags,
-            } => Call::CreateRouteTable {
-                vpc: id(vpc)?,
-                client_token: client_token.clone(),
-                tags: tags.clone(),
-            },
-            Self::CreateRoute {
-                table,
-                destination,
-                target,
-            } => Call::CreateRoute {
-                table: id(table)?,
-                destination: destination.clone(),
-                target: target.try_map(id)?,
-            },
-            Self::ReplaceRoute {
-                table,
-                destination,
-                target,
-            } => Call::ReplaceRoute {
-                table: id(table)?,
-                destination: destination.clone(),
-                target: target.try_map(id)?,
-            },
-            Self::AssociateRouteTable { table, subnet } => Call::AssociateRouteTable {
-                table: id(table)?,
-                subnet: id(subnet)?,
-            },
-            Self::ReplaceRouteTableAssociation { association, table } => Call::ReplaceRouteTableAssociation {
-                association: id(association)?,
-                table: id(table)?,
-            },
-            Self::DisassociateRouteTable { association } => Call::DisassociateRouteTable {
-                association: id(association)?,
-            },
+            Self::CreateRouteTable { vpc, client_token, tags } => {
+                Call::CreateRouteTable { vpc: id(vpc)?, client_token: client_token.clone(), tags: tags.clone() }
+            }
+            Self::CreateRoute { table, destination, target } => {
+                Call::CreateRoute { table: id(table)?, destination: destination.clone(), target: target.try_map(id)? }
+            }
+            Self::ReplaceRoute { table, destination, target } => {
+                Call::ReplaceRoute { table: id(table)?, destination: destination.clone(), target: target.try_map(id)? }
+            }
+            Self::AssociateRouteTable { table, subnet } => {
+                Call::AssociateRouteTable { table: id(table)?, subnet: id(subnet)? }
+            }
+            Self::ReplaceRouteTableAssociation { association, table } => {
+                Call::ReplaceRouteTableAssociation { association: id(association)?, table: id(table)? }
+            }
+            Self::DisassociateRouteTable { association } => {
+                Call::DisassociateRouteTable { association: id(association)? }
+            }
             Self::DeleteRouteTable { table } => Call::DeleteRouteTable { table: id(table)? },
         })
     }
@@ -247,15 +205,8 @@ mod tests {
             ("10.0.0.0/8", gateway(), false),
             ("0.0.0.0/0", RouteTarget::Other("vgw-1".into()), false),
         ] {
-            let route = Route {
-                destination: destination.to_owned(),
-                target,
-                is_blackhole: false,
-            };
-            let table = RouteTable {
-                routes: vec![route],
-                ..RouteTable::default()
-            };
+            let route = Route { destination: destination.to_owned(), target, is_blackhole: false };
+            let table = RouteTable { routes: vec![route], ..RouteTable::default() };
             assert_eq!(table.leads_to_the_internet(), expected, "{table:?}");
         }
     }

@@ -68,27 +68,11 @@ pub enum Source<I> {
 #[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
-    CreateSecurityGroup {
-        vpc: I,
-        name: String,
-        description: String,
-        tags: Tags,
-    },
-    AuthorizeSecurityGroupIngress {
-        group: I,
-        rules: Vec<Rule<I>>,
-    },
-    RevokeSecurityGroupIngress {
-        group: I,
-        rules: Vec<Rule<I>>,
-    },
-    RevokeSecurityGroupEgress {
-        group: I,
-        rules: Vec<Rule<I>>,
-    },
-    DeleteSecurityGroup {
-        group: I,
-    },
+    CreateSecurityGroup { vpc: I, name: String, description: String, tags: Tags },
+    AuthorizeSecurityGroupIngress { group: I, rules: Vec<Rule<I>> },
+    RevokeSecurityGroupIngress { group: I, rules: Vec<Rule<I>> },
+    RevokeSecurityGroupEgress { group: I, rules: Vec<Rule<I>> },
+    DeleteSecurityGroup { group: I },
 }
 
 impl Traffic {
@@ -110,10 +94,7 @@ impl Traffic {
         };
         let has_ports = ["tcp", "udp", "icmp", "icmpv6"].contains(&protocol.as_str());
         let ports = i32::try_from(first_port).ok().zip(i32::try_from(last_port).ok());
-        Self {
-            ports: ports.filter(|_| has_ports),
-            protocol,
-        }
+        Self { ports: ports.filter(|_| has_ports), protocol }
     }
 }
 
@@ -153,29 +134,21 @@ impl<I> Call<I> {
             rules.collect::<Result<Vec<Rule<J>>, E>>()
         };
         Ok(match self {
-            Self::CreateSecurityGroup {
-                vpc,
-                name,
-                description,
-                tags,
-            } => Call::CreateSecurityGroup {
+            Self::CreateSecurityGroup { vpc, name, description, tags } => Call::CreateSecurityGroup {
                 vpc: id(vpc)?,
                 name: name.clone(),
                 description: description.clone(),
                 tags: tags.clone(),
             },
-            Self::AuthorizeSecurityGroupIngress { group, rules } => Call::AuthorizeSecurityGroupIngress {
-                group: id(group)?,
-                rules: mapped(rules, id)?,
-            },
-            Self::RevokeSecurityGroupIngress { group, rules } => Call::RevokeSecurityGroupIngress {
-                group: id(group)?,
-                rules: mapped(rules, id)?,
-            },
-            Self::RevokeSecurityGroupEgress { group, rules } => Call::RevokeSecurityGroupEgress {
-                group: id(group)?,
-                rules: mapped(rules, id)?,
-            },
+            Self::AuthorizeSecurityGroupIngress { group, rules } => {
+                Call::AuthorizeSecurityGroupIngress { group: id(group)?, rules: mapped(rules, id)? }
+            }
+            Self::RevokeSecurityGroupIngress { group, rules } => {
+                Call::RevokeSecurityGroupIngress { group: id(group)?, rules: mapped(rules, id)? }
+            }
+            Self::RevokeSecurityGroupEgress { group, rules } => {
+                Call::RevokeSecurityGroupEgress { group: id(group)?, rules: mapped(rules, id)? }
+            }
             Self::DeleteSecurityGroup { group } => Call::DeleteSecurityGroup { group: id(group)? },
         })
     }
@@ -187,10 +160,7 @@ mod tests {
 
     #[test]
     fn traffic_has_one_form_however_it_is_written() {
-        let traffic = |protocol: &str, ports| Traffic {
-            protocol: protocol.to_owned(),
-            ports,
-        };
+        let traffic = |protocol: &str, ports| Traffic { protocol: protocol.to_owned(), ports };
         for (protocol, first, last, expected) in [
             ("TCP", 443, 443, traffic("tcp", Some((443, 443)))),
             ("6", 443, 443, traffic("tcp", Some((443, 443)))),

@@ -78,19 +78,9 @@ pub enum Attribute {
 #[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
-    CreateSubnet {
-        vpc: I,
-        cidr_block: String,
-        zone: String,
-        tags: Tags,
-    },
-    ModifySubnetAttribute {
-        subnet: I,
-        attribute: Attribute,
-    },
-    DeleteSubnet {
-        subnet: I,
-    },
+    CreateSubnet { vpc: I, cidr_block: String, zone: String, tags: Tags },
+    ModifySubnetAttribute { subnet: I, attribute: Attribute },
+    DeleteSubnet { subnet: I },
 }
 
 impl<I> Call<I> {
@@ -104,21 +94,15 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::CreateSubnet {
-                vpc,
-                cidr_block,
-                zone,
-                tags,
-            } => Call::CreateSubnet {
+            Self::CreateSubnet { vpc, cidr_block, zone, tags } => Call::CreateSubnet {
                 vpc: id(vpc)?,
                 cidr_block: cidr_block.clone(),
                 zone: zone.clone(),
                 tags: tags.clone(),
             },
-            Self::ModifySubnetAttribute { subnet, attribute } => Call::ModifySubnetAttribute {
-                subnet: id(subnet)?,
-                attribute: *attribute,
-            },
+            Self::ModifySubnetAttribute { subnet, attribute } => {
+                Call::ModifySubnetAttribute { subnet: id(subnet)?, attribute: *attribute }
+            }
             Self::DeleteSubnet { subnet } => Call::DeleteSubnet { subnet: id(subnet)? },
         })
     }
@@ -131,15 +115,9 @@ mod tests {
     use crate::ec2::{Route, RouteTableAssociation, RouteTarget};
 
     fn table(vpc_id: &str, subnet: Option<&str>, default: Option<RouteTarget>) -> RouteTable {
-        let association = |subnet: &str| RouteTableAssociation {
-            id: "rtbassoc-1".into(),
-            subnet_id: subnet.to_owned(),
-        };
-        let route = |target| Route {
-            destination: ANYWHERE.to_owned(),
-            target,
-            is_blackhole: false,
-        };
+        let association =
+            |subnet: &str| RouteTableAssociation { id: "rtbassoc-1".into(), subnet_id: subnet.to_owned() };
+        let route = |target| Route { destination: ANYWHERE.to_owned(), target, is_blackhole: false };
         RouteTable {
             vpc_id: vpc_id.into(),
             is_main: subnet.is_none(),
@@ -151,11 +129,7 @@ mod tests {
 
     #[test]
     fn a_subnet_without_a_route_table_has_the_main_one_of_its_vpc() {
-        let subnet = Subnet {
-            id: "subnet-1".into(),
-            vpc_id: "vpc-1".into(),
-            ..Subnet::default()
-        };
+        let subnet = Subnet { id: "subnet-1".into(), vpc_id: "vpc-1".into(), ..Subnet::default() };
         let gateway = || Some(RouteTarget::InternetGateway("igw-1".into()));
         let (main, elsewhere) = (table("vpc-1", None, gateway()), table("vpc-2", None, gateway()));
         let of = |subnet| table("vpc-1", Some(subnet), None);

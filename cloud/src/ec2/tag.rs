@@ -19,14 +19,8 @@ pub enum Call<I> {
 impl<I> Call<I> {
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::CreateTags { resource, tags } => Call::CreateTags {
-                resource: id(resource)?,
-                tags: tags.clone(),
-            },
-            Self::DeleteTags { resource, keys } => Call::DeleteTags {
-                resource: id(resource)?,
-                keys: keys.clone(),
-            },
+            Self::CreateTags { resource, tags } => Call::CreateTags { resource: id(resource)?, tags: tags.clone() },
+            Self::DeleteTags { resource, keys } => Call::DeleteTags { resource: id(resource)?, keys: keys.clone() },
         })
     }
 }

@@ -91,18 +91,15 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::CreateVpc { cidr_block, tags } => Call::CreateVpc {
-                cidr_block: cidr_block.clone(),
-                tags: tags.clone(),
-            },
-            Self::ModifyVpcAttribute { vpc, attribute } => Call::ModifyVpcAttribute {
-                vpc: id(vpc)?,
-                attribute: *attribute,
-            },
-            Self::AssociateVpcCidrBlock { vpc, cidr_block } => Call::AssociateVpcCidrBlock {
-                vpc: id(vpc)?,
-                cidr_block: cidr_block.clone(),
-            },
+            Self::CreateVpc { cidr_block, tags } => {
+                Call::CreateVpc { cidr_block: cidr_block.clone(), tags: tags.clone() }
+            }
+            Self::ModifyVpcAttribute { vpc, attribute } => {
+                Call::ModifyVpcAttribute { vpc: id(vpc)?, attribute: *attribute }
+            }
+            Self::AssociateVpcCidrBlock { vpc, cidr_block } => {
+                Call::AssociateVpcCidrBlock { vpc: id(vpc)?, cidr_block: cidr_block.clone() }
+            }
             Self::DeleteVpc { vpc } => Call::DeleteVpc { vpc: id(vpc)? },
         })
     }

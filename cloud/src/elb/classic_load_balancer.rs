@@ -74,12 +74,7 @@ pub struct ClassicAttributes {
 
 impl fmt::Display for ClassicListener {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            port,
-            protocol,
-            instance_port,
-            instance_protocol,
-        } = self;
+        let Self { port, protocol, instance_port, instance_protocol } = self;
         write!(formatter, "{protocol} {port} to {instance_protocol} {instance_port}")
     }
 }
@@ -162,64 +157,43 @@ impl<I> Call<I> {
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         let mut all = |ids: &[I]| ids.iter().map(&mut *id).collect::<Result<Vec<J>, E>>();
         Ok(match self {
-            Self::CreateLoadBalancer {
-                name,
-                scheme,
-                subnets,
-                security_groups,
-                listener,
-                tags,
-            } => Call::CreateLoadBalancer {
-                name: name.clone(),
-                scheme: *scheme,
-                subnets: all(subnets)?,
-                security_groups: all(security_groups)?,
-                listener: listener.clone(),
-                tags: tags.clone(),
-            },
-            Self::CreateLoadBalancerListeners {
-                load_balancer,
-                listener,
-            } => Call::CreateLoadBalancerListeners {
-                load_balancer: id(load_balancer)?,
-                listener: listener.clone(),
-            },
-            Self::ConfigureHealthCheck {
-                load_balancer,
-                health_check,
-            } => Call::ConfigureHealthCheck {
-                load_balancer: id(load_balancer)?,
-                health_check: health_check.clone(),
-            },
-            Self::ModifyLoadBalancerAttributes {
-                load_balancer,
-                attributes,
-            } => Call::ModifyLoadBalancerAttributes {
-                load_balancer: id(load_balancer)?,
-                attributes: *attributes,
-            },
-            Self::AttachLoadBalancerToSubnets { load_balancer, subnets } => Call::AttachLoadBalancerToSubnets {
-                subnets: all(subnets)?,
-                load_balancer: id(load_balancer)?,
-            },
-            Self::ApplySecurityGroupsToLoadBalancer {
-                load_balancer,
-                security_groups,
-            } => Call::ApplySecurityGroupsToLoadBalancer {
-                security_groups: all(security_groups)?,
-                load_balancer: id(load_balancer)?,
-            },
-            Self::AddTags { load_balancer, tags } => Call::AddTags {
-                load_balancer: id(load_balancer)?,
-                tags: tags.clone(),
-            },
-            Self::RemoveTags { load_balancer, keys } => Call::RemoveTags {
-                load_balancer: id(load_balancer)?,
-                keys: keys.clone(),
-            },
-            Self::DeleteLoadBalancer { load_balancer } => Call::DeleteLoadBalancer {
-                load_balancer: id(load_balancer)?,
-            },
+            Self::CreateLoadBalancer { name, scheme, subnets, security_groups, listener, tags } => {
+                Call::CreateLoadBalancer {
+                    name: name.clone(),
+                    scheme: *scheme,
+                    subnets: all(subnets)?,
+                    security_groups: all(security_groups)?,
+                    listener: listener.clone(),
+                    tags: tags.clone(),
+                }
+            }
+            Self::CreateLoadBalancerListeners { load_balancer, listener } => {
+                Call::CreateLoadBalancerListeners { load_balancer: id(load_balancer)?, listener: listener.clone() }
+            }
+            Self::ConfigureHealthCheck { load_balancer, health_check } => {
+                Call::ConfigureHealthCheck { load_balancer: id(load_balancer)?, health_check: health_check.clone() }
+            }
+            Self::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
+                Call::ModifyLoadBalancerAttributes { load_balancer: id(load_balancer)?, attributes: *attributes }
+            }
+            Self::AttachLoadBalancerToSubnets { load_balancer, subnets } => {
+                Call::AttachLoadBalancerToSubnets { subnets: all(subnets)?, load_balancer: id(load_balancer)? }
+            }
+            Self::ApplySecurityGroupsToLoadBalancer { load_balancer, security_groups } => {
+                Call::ApplySecurityGroupsToLoadBalancer {
+                    security_groups: all(security_groups)?,
+                    load_balancer: id(load_balancer)?,
+                }
+            }
+            Self::AddTags { load_balancer, tags } => {
+                Call::AddTags { load_balancer: id(load_balancer)?, tags: tags.clone() }
+            }
+            Self::RemoveTags { load_balancer, keys } => {
+                Call::RemoveTags { load_balancer: id(load_balancer)?, keys: keys.clone() }
+            }
+            Self::DeleteLoadBalancer { load_balancer } => {
+                Call::DeleteLoadBalancer { load_balancer: id(load_balancer)? }
+            }
         })
     }
 }

@@ -29,19 +29,9 @@ pub struct Listener {
 #[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
-    CreateListener {
-        load_balancer: I,
-        group: I,
-        port: i32,
-        tags: Tags,
-    },
-    ModifyListener {
-        listener: I,
-        group: I,
-    },
-    DeleteListener {
-        listener: I,
-    },
+    CreateListener { load_balancer: I, group: I, port: i32, tags: Tags },
+    ModifyListener { listener: I, group: I },
+    DeleteListener { listener: I },
 }
 
 impl<I> Call<I> {
@@ -56,24 +46,16 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::CreateListener {
-                load_balancer,
-                group,
-                port,
-                tags,
-            } => Call::CreateListener {
+            Self::CreateListener { load_balancer, group, port, tags } => Call::CreateListener {
                 load_balancer: id(load_balancer)?,
                 group: id(group)?,
                 port: *port,
                 tags: tags.clone(),
             },
-            Self::ModifyListener { listener, group } => Call::ModifyListener {
-                listener: id(listener)?,
-                group: id(group)?,
-            },
-            Self::DeleteListener { listener } => Call::DeleteListener {
-                listener: id(listener)?,
-            },
+            Self::ModifyListener { listener, group } => {
+                Call::ModifyListener { listener: id(listener)?, group: id(group)? }
+            }
+            Self::DeleteListener { listener } => Call::DeleteListener { listener: id(listener)? },
         })
     }
 }

@@ -95,42 +95,28 @@ impl<I> Call<I> {
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         let mut all = |ids: &[I]| ids.iter().map(&mut *id).collect::<Result<Vec<J>, E>>();
         Ok(match self {
-            Self::CreateLoadBalancer {
-                name,
-                scheme,
-                subnets,
-                addresses,
-                security_groups,
-                tags,
-            } => Call::CreateLoadBalancer {
-                name: name.clone(),
-                scheme: *scheme,
-                subnets: all(subnets)?,
-                addresses: all(addresses)?,
-                security_groups: all(security_groups)?,
-                tags: tags.clone(),
-            },
-            Self::ModifyLoadBalancerAttributes {
-                load_balancer,
-                attributes,
-            } => Call::ModifyLoadBalancerAttributes {
-                load_balancer: id(load_balancer)?,
-                attributes: attributes.clone(),
-            },
-            Self::SetSubnets { load_balancer, subnets } => Call::SetSubnets {
-                subnets: all(subnets)?,
-                load_balancer: id(load_balancer)?,
-            },
-            Self::SetSecurityGroups {
-                load_balancer,
-                security_groups,
-            } => Call::SetSecurityGroups {
-                security_groups: all(security_groups)?,
-                load_balancer: id(load_balancer)?,
-            },
-            Self::DeleteLoadBalancer { load_balancer } => Call::DeleteLoadBalancer {
-                load_balancer: id(load_balancer)?,
-            },
+            Self::CreateLoadBalancer { name, scheme, subnets, addresses, security_groups, tags } => {
+                Call::CreateLoadBalancer {
+                    name: name.clone(),
+                    scheme: *scheme,
+                    subnets: all(subnets)?,
+                    addresses: all(addresses)?,
+                    security_groups: all(security_groups)?,
+                    tags: tags.clone(),
+                }
+            }
+            Self::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
+                Call::ModifyLoadBalancerAttributes { load_balancer: id(load_balancer)?, attributes: attributes.clone() }
+            }
+            Self::SetSubnets { load_balancer, subnets } => {
+                Call::SetSubnets { subnets: all(subnets)?, load_balancer: id(load_balancer)? }
+            }
+            Self::SetSecurityGroups { load_balancer, security_groups } => {
+                Call::SetSecurityGroups { security_groups: all(security_groups)?, load_balancer: id(load_balancer)? }
+            }
+            Self::DeleteLoadBalancer { load_balancer } => {
+                Call::DeleteLoadBalancer { load_balancer: id(load_balancer)? }
+            }
         })
     }
 }

@@ -65,10 +65,7 @@ impl Observed {
             .map(|balancer| balancer.attributes.answer())
             .chain(groups.map(|group| group.attributes.answer()))
             .chain(classic.map(|balancer| balancer.attributes.answer()));
-        answers
-            .into_iter()
-            .chain(attributes)
-            .filter_map(|answer| answer.err().flatten())
+        answers.into_iter().chain(attributes).filter_map(|answer| answer.err().flatten())
     }
 }
 

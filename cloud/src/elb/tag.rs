@@ -19,14 +19,8 @@ pub enum Call<I> {
 impl<I> Call<I> {
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::AddTags { resource, tags } => Call::AddTags {
-                resource: id(resource)?,
-                tags: tags.clone(),
-            },
-            Self::RemoveTags { resource, keys } => Call::RemoveTags {
-                resource: id(resource)?,
-                keys: keys.clone(),
-            },
+            Self::AddTags { resource, tags } => Call::AddTags { resource: id(resource)?, tags: tags.clone() },
+            Self::RemoveTags { resource, keys } => Call::RemoveTags { resource: id(resource)?, keys: keys.clone() },
         })
     }
 }

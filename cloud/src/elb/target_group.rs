@@ -52,17 +52,8 @@ pub struct HealthCheck {
 
 impl fmt::Display for HealthCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            protocol,
-            port,
-            path,
-            timing,
-        } = self;
-        write!(
-            formatter,
-            "{protocol} {port}{} {timing}",
-            path.as_deref().unwrap_or_default()
-        )
+        let Self { protocol, port, path, timing } = self;
+        write!(formatter, "{protocol} {port}{} {timing}", path.as_deref().unwrap_or_default())
     }
 }
 
@@ -71,24 +62,10 @@ impl fmt::Display for HealthCheck {
 #[serde(rename_all_fields = "camelCase")]
 #[allow(missing_docs)]
 pub enum Call<I> {
-    CreateTargetGroup {
-        vpc: I,
-        name: String,
-        port: i32,
-        health_check: HealthCheck,
-        tags: Tags,
-    },
-    ModifyTargetGroup {
-        group: I,
-        health_check: HealthCheck,
-    },
-    ModifyTargetGroupAttributes {
-        group: I,
-        attributes: BTreeMap<&'static str, String>,
-    },
-    DeleteTargetGroup {
-        group: I,
-    },
+    CreateTargetGroup { vpc: I, name: String, port: i32, health_check: HealthCheck, tags: Tags },
+    ModifyTargetGroup { group: I, health_check: HealthCheck },
+    ModifyTargetGroupAttributes { group: I, attributes: BTreeMap<&'static str, String> },
+    DeleteTargetGroup { group: I },
 }
 
 impl<I> Call<I> {
@@ -102,27 +79,19 @@ impl<I> Call<I> {
 
     pub(super) fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Call<J>, E> {
         Ok(match self {
-            Self::CreateTargetGroup {
-                vpc,
-                name,
-                port,
-                health_check,
-                tags,
-            } => Call::CreateTargetGroup {
+            Self::CreateTargetGroup { vpc, name, port, health_check, tags } => Call::CreateTargetGroup {
                 vpc: id(vpc)?,
                 name: name.clone(),
                 port: *port,
                 health_check: health_check.clone(),
                 tags: tags.clone(),
             },
-            Self::ModifyTargetGroup { group, health_check } => Call::ModifyTargetGroup {
-                group: id(group)?,
-                health_check: health_check.clone(),
-            },
-            Self::ModifyTargetGroupAttributes { group, attributes } => Call::ModifyTargetGroupAttributes {
-                group: id(group)?,
-                attributes: attributes.clone(),
-            },
+            Self::ModifyTargetGroup { group, health_check } => {
+                Call::ModifyTargetGroup { group: id(group)?, health_check: health_check.clone() }
+            }
+            Self::ModifyTargetGroupAttributes { group, attributes } => {
+                Call::ModifyTargetGroupAttributes { group: id(group)?, attributes: attributes.clone() }
+            }
             Self::DeleteTargetGroup { group } => Call::DeleteTargetGroup { group: id(group)? },
         })
     }

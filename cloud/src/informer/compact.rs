@@ -25,12 +25,7 @@ const ADDRESS_TYPES: [(MachineAddressType, &str); 5] = [
     (MachineAddressType::InternalDNS, "i"),
 ];
 /// The letter for each usual value of an option of the metadata service.
-const OPTION_VALUES: [(&str, &str); 4] = [
-    ("enabled", "e"),
-    ("disabled", "d"),
-    ("required", "r"),
-    ("optional", "o"),
-];
+const OPTION_VALUES: [(&str, &str); 4] = [("enabled", "e"), ("disabled", "d"), ("required", "r"), ("optional", "o")];
 /// The first character of an id without its prefix.
 const SHORTENED: char = '-';
 
@@ -81,11 +76,7 @@ impl CompactInstance {
             text.option(&options.http_protocol_ipv6);
             text.option(&options.instance_metadata_tags);
         }
-        Self {
-            state: instance.state,
-            launch_time: instance.launch_time,
-            text: text.0.into(),
-        }
+        Self { state: instance.state, launch_time: instance.launch_time, text: text.0.into() }
     }
 
     /// Returns the instance with another state.
@@ -124,10 +115,7 @@ impl CompactInstance {
         Instance {
             id: id.to_owned(),
             state: self.state,
-            state_reason: code.map(|code| StateReason {
-                code,
-                message: message.to_owned(),
-            }),
+            state_reason: code.map(|code| StateReason { code, message: message.to_owned() }),
             instance_type,
             availability_zone,
             subnet_id,
@@ -138,9 +126,7 @@ impl CompactInstance {
             client_token,
             launch_time: self.launch_time,
             addresses: addresses.filter_map(address).collect(),
-            tags: tags
-                .map(|(key, value)| (owner_tags::restore(key), value.to_owned()))
-                .collect::<BTreeMap<_, _>>(),
+            tags: tags.map(|(key, value)| (owner_tags::restore(key), value.to_owned())).collect::<BTreeMap<_, _>>(),
         }
     }
 }
@@ -270,15 +256,13 @@ mod tests {
     fn metadata_options() -> impl Strategy<Value = MetadataOptions> {
         let value = || prop_oneof![text(), select(vec!["enabled", "required", "e"]).prop_map(str::to_owned)];
         let texts = (value(), value(), value(), value());
-        (1..65, texts).prop_map(
-            |(http_put_response_hop_limit, (endpoint, tokens, ipv6, tags))| MetadataOptions {
-                http_endpoint: endpoint,
-                http_tokens: tokens,
-                http_put_response_hop_limit,
-                http_protocol_ipv6: ipv6,
-                instance_metadata_tags: tags,
-            },
-        )
+        (1..65, texts).prop_map(|(http_put_response_hop_limit, (endpoint, tokens, ipv6, tags))| MetadataOptions {
+            http_endpoint: endpoint,
+            http_tokens: tokens,
+            http_put_response_hop_limit,
+            http_protocol_ipv6: ipv6,
+            instance_metadata_tags: tags,
+        })
     }
 
     prop_compose! {

@@ -152,19 +152,17 @@ impl InstanceInformer {
     /// The living instances of served clusters that no machine watches.
     pub(super) fn unwatched(&self) -> impl Iterator<Item = UnwatchedInstance> {
         let unwatched = self.records.iter().filter(|(_, record)| record.watchers.is_empty());
-        unwatched
-            .filter(|(_, record)| record.is_alive())
-            .filter_map(|(id, record)| {
-                let tags = record.kept()?.owner_tags();
-                let (namespace, machine) = tags.machine?;
-                Some(UnwatchedInstance {
-                    id: id.clone(),
-                    namespace: namespace.to_owned(),
-                    machine: machine.to_owned(),
-                    cluster: self.served.cluster_of(&tags)?.to_owned(),
-                    management_cluster: tags.management_cluster.map(str::to_owned),
-                })
+        unwatched.filter(|(_, record)| record.is_alive()).filter_map(|(id, record)| {
+            let tags = record.kept()?.owner_tags();
+            let (namespace, machine) = tags.machine?;
+            Some(UnwatchedInstance {
+                id: id.clone(),
+                namespace: namespace.to_owned(),
+                machine: machine.to_owned(),
+                cluster: self.served.cluster_of(&tags)?.to_owned(),
+                management_cluster: tags.management_cluster.map(str::to_owned),
             })
+        })
     }
 }
 
@@ -196,10 +194,7 @@ mod tests {
         let clusters = |count: usize| served((0..count).map(|index| format!("c{index}")));
         assert!(matches!(clusters(200).scope(), ListingScope::Clusters(names) if names.len() == 200));
         assert_eq!(clusters(201).scope(), ListingScope::AllClusters);
-        assert_eq!(
-            ListingScope::AllClusters.query(),
-            Query::filter("tag-key", [meta::ROLE_TAG])
-        );
+        assert_eq!(ListingScope::AllClusters.query(), Query::filter("tag-key", [meta::ROLE_TAG]));
     }
 
     #[test]

@@ -50,10 +50,6 @@ impl DisappearanceGuard {
             return ListingTrust::Believed;
         }
         self.listings = (self.listings + 1).min(AGREEING);
-        if self.is_active() {
-            ListingTrust::Doubted
-        } else {
-            ListingTrust::Believed
-        }
+        if self.is_active() { ListingTrust::Doubted } else { ListingTrust::Believed }
     }
 }

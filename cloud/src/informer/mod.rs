@@ -159,12 +159,7 @@ impl InstanceInformer {
         let machine = Arc::new(machine.clone());
         record.watchers.push(machine.clone());
         let (told, observation) = (record.tells(since), record.observation(&id, since));
-        let watch = Watch {
-            id: id.clone(),
-            cluster,
-            since,
-            last_notified: told,
-        };
+        let watch = Watch { id: id.clone(), cluster, since, last_notified: told };
         self.watches.insert(machine, watch);
         self.settle(&id);
         observation
@@ -258,12 +253,7 @@ impl InstanceInformer {
     /// The time of the next call from [`InstanceInformer::next_read`], [`InstanceInformer::next_termination`] or
     /// [`InstanceInformer::next_target_call`], unless an event makes a call due earlier. A time in the past means now.
     pub fn next_due(&self) -> Option<Duration> {
-        let batched = self
-            .terminations
-            .next_due()
-            .into_iter()
-            .chain(self.targets.next_due())
-            .min();
+        let batched = self.terminations.next_due().into_iter().chain(self.targets.next_due()).min();
         if self.watches.is_empty() {
             return batched;
         }
@@ -335,9 +325,7 @@ impl InstanceInformer {
             }
         }
         let undecided = record.watchers.iter().filter_map(|machine| self.watches.get(machine));
-        let wants_lookup = undecided
-            .map(|watch| watch.since)
-            .any(|since| record.wants_lookup(since));
+        let wants_lookup = undecided.map(|watch| watch.since).any(|since| record.wants_lookup(since));
         let in_transition = record.is_watched_in_transition();
         if record.is_of_no_use() {
             self.records.remove(id);

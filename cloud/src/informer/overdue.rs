@@ -20,9 +20,7 @@ pub(super) struct Overdue {
 impl Overdue {
     /// The time at which the informer becomes overdue. `None` if the listing interval is zero.
     pub(super) fn due(&self, timing: &Timing) -> Option<Duration> {
-        let since = self
-            .since
-            .filter(|_| !self.is_overdue && !timing.listing_interval.is_zero());
+        let since = self.since.filter(|_| !self.is_overdue && !timing.listing_interval.is_zero());
         since.map(|since| since + (timing.listing_interval * INTERVALS).max(timing.visibility_age))
     }
 }

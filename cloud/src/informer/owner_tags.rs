@@ -76,10 +76,7 @@ mod tests {
         let shortened = tags.map(|(key, value)| (shorten(key), value));
         let owner = OwnerTags::of(shortened.iter().map(|(key, value)| (key.as_ref(), *value)));
         assert_eq!((owner.machine, owner.clusters), (Some(("team-a", "one")), vec!["dev"]));
-        assert_eq!(
-            shortened.map(|(key, _)| restore(&key)),
-            tags.map(|(key, _)| key.to_owned())
-        );
+        assert_eq!(shortened.map(|(key, _)| restore(&key)), tags.map(|(key, _)| key.to_owned()));
         let nobody = OwnerTags::of([("MachineName", "one")].into_iter());
         assert_eq!((nobody.machine, nobody.clusters), (None, vec![]));
     }

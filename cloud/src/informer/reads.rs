@@ -71,10 +71,7 @@ impl InstanceInformer {
             }
             self.poll_began = now;
             let ids = self.polled.iter().cloned().collect();
-            return Some(InstanceRead::Lookup {
-                began: self.tick(),
-                ids,
-            });
+            return Some(InstanceRead::Lookup { began: self.tick(), ids });
         }
         None
     }
@@ -164,10 +161,7 @@ impl InstanceInformer {
         }
         self.drop_unserved(began);
         self.note_listed(now);
-        self.last_listing = Some(Listing {
-            ended: now,
-            took: now.saturating_sub(since),
-        });
+        self.last_listing = Some(Listing { ended: now, took: now.saturating_sub(since) });
         let recovered = self.listing_failure.take().map(|_| InformerReport::Recovered);
         let doubt = match (doubted, self.guard.is_active()) {
             (false, true) => Some(InformerReport::ListingIncomplete(loss)),
@@ -191,9 +185,8 @@ impl InstanceInformer {
     fn loss(&self, began: Epoch, scope: &ListingScope) -> Loss {
         let covered = self.records.values().filter(|record| self.is_covered(record, scope));
         let expected = covered.filter(|record| self.is_expected(record));
-        let (known, lost) = expected.fold((0, 0), |(known, lost), record| {
-            (known + 1, lost + usize::from(record.is_lost_to(began)))
-        });
+        let (known, lost) =
+            expected.fold((0, 0), |(known, lost), record| (known + 1, lost + usize::from(record.is_lost_to(began))));
         Loss { known, lost }
     }
 
@@ -215,8 +208,7 @@ impl InstanceInformer {
     ) -> Option<InformerReport> {
         self.polled.clear();
         let began_at = whole_seconds(self.poll_began);
-        self.refused_polls
-            .ended(answer.as_ref().err(), self.poll_began, &self.timing);
+        self.refused_polls.ended(answer.as_ref().err(), self.poll_began, &self.timing);
         let instances = match answer {
             Ok(instances) => instances,
             Err(error) => return failing(&mut self.poll_failure, error),

@@ -139,17 +139,9 @@ impl Terminations {
 
     /// Adds an instance to the open batch of its cluster.
     fn join(&mut self, id: &str, cluster: ClusterKey, zone: &str, now: Duration) {
-        let times = if self.recent.get(&cluster).is_some_and(|until| now < *until) {
-            GATHERED_LONGER
-        } else {
-            1
-        };
+        let times = if self.recent.get(&cluster).is_some_and(|until| now < *until) { GATHERED_LONGER } else { 1 };
         let due = now + self.window * times;
-        let open = self.open.entry(cluster.clone()).or_insert_with(|| Open {
-            due,
-            ids: Vec::new(),
-            zones: Vec::new(),
-        });
+        let open = self.open.entry(cluster.clone()).or_insert_with(|| Open { due, ids: Vec::new(), zones: Vec::new() });
         open.ids.push(id.to_owned());
         open.zones.push(zone.into());
         if open.ids.len() >= MAX_IDS {
@@ -217,13 +209,7 @@ impl Terminations {
     /// Number of stored instances.
     pub(super) fn entries(&self) -> usize {
         let batches = self.ready.iter().map(|batch| batch.ids.len());
-        self.requests.len()
-            + self
-                .open
-                .values()
-                .map(|open| open.ids.len())
-                .chain(batches)
-                .sum::<usize>()
+        self.requests.len() + self.open.values().map(|open| open.ids.len()).chain(batches).sum::<usize>()
     }
 
     /// Forgets the failure of an instance that no machine watches any more. A submitted instance stays submitted.
@@ -258,10 +244,7 @@ impl InstanceInformer {
         self.watch(machine, cluster, id);
         let kept = self.records.get(id).and_then(Record::kept);
         let zone = kept.map_or("", CompactInstance::availability_zone);
-        let cluster = ClusterKey {
-            namespace: machine.namespace.clone(),
-            name: cluster.to_owned(),
-        };
+        let cluster = ClusterKey { namespace: machine.namespace.clone(), name: cluster.to_owned() };
         self.terminations.submit(id, cluster, zone, now)
     }
 
@@ -294,8 +277,7 @@ impl InstanceInformer {
                         // The machine was removed during the call.
                         self.terminations.forget(&id);
                     } else if news.contains(&id) {
-                        self.woken
-                            .extend(watchers.iter().map(|machine| machine.as_ref().clone()));
+                        self.woken.extend(watchers.iter().map(|machine| machine.as_ref().clone()));
                     }
                 }
             }

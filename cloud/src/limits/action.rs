@@ -28,11 +28,7 @@ impl ActionLimiter {
             requests: TokenBucket::new(published.requests, share, now),
             instances: published.instances.map(|rate| TokenBucket::new(rate, share, now)),
         };
-        Self {
-            tokens,
-            queue: Queue::default(),
-            throttled: None,
-        }
+        Self { tokens, queue: Queue::default(), throttled: None }
     }
 
     pub(super) fn reserve(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {

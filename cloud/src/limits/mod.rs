@@ -91,13 +91,7 @@ pub struct CallRequest {
 impl CallRequest {
     /// A describe call. Callers of a flow with the same query share the turn.
     pub fn describe(action: &'static str, flow: &Flow, query: &Query, priority: Priority) -> Self {
-        Self {
-            action,
-            flow: flow.clone(),
-            caller: Caller::Query(query.clone()),
-            priority,
-            instances: 0,
-        }
+        Self { action, flow: flow.clone(), caller: Caller::Query(query.clone()), priority, instances: 0 }
     }
 
     /// A lookup of instances for a machine that is being launched or deleted.
@@ -129,34 +123,22 @@ impl CallRequest {
 
     /// A lookup of target groups by their ARNs.
     pub fn target_groups(flow: &Flow, arns: &[String]) -> Self {
-        Self {
-            action: "DescribeTargetGroups",
-            ..Self::load_balancer(flow, &arns.join(" "))
-        }
+        Self { action: "DescribeTargetGroups", ..Self::load_balancer(flow, &arns.join(" ")) }
     }
 
     /// A listing of all target groups, to find the target groups of this VPC.
     pub fn target_groups_in(flow: &Flow, vpc_id: &str) -> Self {
-        Self {
-            action: "DescribeTargetGroups",
-            ..Self::load_balancer(flow, vpc_id)
-        }
+        Self { action: "DescribeTargetGroups", ..Self::load_balancer(flow, vpc_id) }
     }
 
     /// A lookup of the tags of target groups by their ARNs.
     pub fn target_group_tags(flow: &Flow, arns: &[String]) -> Self {
-        Self {
-            action: "DescribeTags",
-            ..Self::load_balancer(flow, &arns.join(" "))
-        }
+        Self { action: "DescribeTags", ..Self::load_balancer(flow, &arns.join(" ")) }
     }
 
     /// A listing of the listeners of the load balancer with this name.
     pub fn listeners(flow: &Flow, name: &str) -> Self {
-        Self {
-            action: "DescribeListeners",
-            ..Self::load_balancer(flow, name)
-        }
+        Self { action: "DescribeListeners", ..Self::load_balancer(flow, name) }
     }
 
     /// A launch of a machine's instance.
@@ -177,24 +159,12 @@ impl CallRequest {
 
     /// A write of a resource that belongs to a machine, other than its instance.
     pub fn of_machine(action: &'static str, flow: &Flow, machine: &MachineKey, priority: Priority) -> Self {
-        Self {
-            action,
-            flow: flow.clone(),
-            caller: Caller::Machine(machine.clone()),
-            priority,
-            instances: 0,
-        }
+        Self { action, flow: flow.clone(), caller: Caller::Machine(machine.clone()), priority, instances: 0 }
     }
 
     /// A write for a cluster. `call` distinguishes calls of the same action, each of which waits for its own turn.
     pub fn of_cluster(action: &'static str, flow: &Flow, call: &str, priority: Priority) -> Self {
-        Self {
-            action,
-            flow: flow.clone(),
-            caller: Caller::Task(call.to_owned()),
-            priority,
-            instances: 0,
-        }
+        Self { action, flow: flow.clone(), caller: Caller::Task(call.to_owned()), priority, instances: 0 }
     }
 }
 
@@ -209,11 +179,7 @@ impl Limiter {
     /// A limiter with the share `share` of the published rates, and with the share `launches` for launches and
     /// terminations. A bucket starts with one second of refill at its first use.
     pub fn new(share: Share, launches: Share) -> Self {
-        Self {
-            share,
-            launches,
-            buckets: BTreeMap::new(),
-        }
+        Self { share, launches, buckets: BTreeMap::new() }
     }
 
     /// Requests a turn before the call is made. A turn that has come stays reserved for some seconds, for
@@ -262,11 +228,7 @@ impl Limiter {
     }
 
     fn bucket(&mut self, action: &'static str, now: Duration) -> &mut ActionLimiter {
-        let Self {
-            share,
-            launches,
-            buckets,
-        } = self;
+        let Self { share, launches, buckets } = self;
         buckets.entry(action).or_insert_with(|| {
             let published = quota(action);
             ActionLimiter::new(published, if published.ours { *launches } else { *share }, now)

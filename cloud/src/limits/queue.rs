@@ -118,10 +118,10 @@ impl Queue {
             since: now,
             by_flow: BTreeMap::new(),
         });
-        let line = lines.by_flow.entry(request.flow.clone()).or_insert_with(|| Line {
-            place: for_line,
-            callers: VecDeque::new(),
-        });
+        let line = lines
+            .by_flow
+            .entry(request.flow.clone())
+            .or_insert_with(|| Line { place: for_line, callers: VecDeque::new() });
         if !line.callers.iter().any(|waiting| waiting.caller == request.caller) {
             line.callers.push_back(Waiting {
                 caller: request.caller.clone(),
@@ -163,9 +163,7 @@ impl Queue {
     pub(super) fn is_granted(&self, request: &CallRequest) -> bool {
         let tenant = Tenant::of(&request.flow);
         let lines = self.classes.values().filter_map(|class| class.get(&tenant));
-        let mut callers = lines
-            .filter_map(|lines| lines.by_flow.get(&request.flow))
-            .flat_map(|line| &line.callers);
+        let mut callers = lines.filter_map(|lines| lines.by_flow.get(&request.flow)).flat_map(|line| &line.callers);
         callers.any(|waiting| waiting.is_granted && waiting.caller == request.caller)
     }
 
@@ -219,11 +217,7 @@ impl Queue {
         mut wait: impl FnMut(Cost, u64) -> Duration,
     ) -> Cost {
         let is_in_line = |waiting: &Waiting| waiting.is_expected(now) || waiting.caller == request.caller;
-        let mut classes: Vec<Turns<'_>> = self
-            .classes
-            .iter()
-            .map(|class| Turns::new(class, &is_in_line))
-            .collect();
+        let mut classes: Vec<Turns<'_>> = self.classes.iter().map(|class| Turns::new(class, &is_in_line)).collect();
         let is_merged = classes.len() > 1;
         let mut ahead = Cost::default();
         loop {
@@ -254,9 +248,7 @@ impl Queue {
 
     /// The callers of a request's priority and tenant.
     fn lines_mut(&mut self, request: &CallRequest) -> Option<&mut Lines> {
-        self.classes
-            .get_mut(&request.priority)?
-            .get_mut(&Tenant::of(&request.flow))
+        self.classes.get_mut(&request.priority)?.get_mut(&Tenant::of(&request.flow))
     }
 
     fn retain(&mut self, mut keep: impl FnMut(&mut Waiting) -> bool) {
@@ -300,15 +292,9 @@ impl<'a> Turns<'a> {
     fn new((priority, class): (&Priority, &'a Class), is_in_line: &'a impl Fn(&Waiting) -> bool) -> Self {
         let mut tenants: Vec<_> = class.iter().collect();
         tenants.sort_unstable_by_key(|(_, lines)| lines.place);
-        let of_tenants = tenants
-            .into_iter()
-            .map(|(tenant, lines)| of_tenant(tenant, lines, is_in_line));
+        let of_tenants = tenants.into_iter().map(|(tenant, lines)| of_tenant(tenant, lines, is_in_line));
         let coming: Box<dyn Iterator<Item = Turn<'a>> + 'a> = Box::new(round_robin(of_tenants.collect()));
-        Self {
-            priority: *priority,
-            coming: coming.peekable(),
-            future: BTreeMap::new(),
-        }
+        Self { priority: *priority, coming: coming.peekable(), future: BTreeMap::new() }
     }
 
     /// The rank of the next turn of this priority among the next turns of all priorities.
@@ -330,12 +316,7 @@ fn of_tenant<'a>(
     flows.sort_unstable_by_key(|(_, line)| line.place);
     let since = lines.since;
     let of_flow = |(flow, line): (&'a Flow, &'a Line)| {
-        let turn = move |waiting| Turn {
-            tenant,
-            since,
-            flow,
-            waiting,
-        };
+        let turn = move |waiting| Turn { tenant, since, flow, waiting };
         line.callers.iter().filter(|waiting| is_in_line(waiting)).map(turn)
     };
     round_robin(flows.into_iter().map(of_flow).collect())

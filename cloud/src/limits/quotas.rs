@@ -86,9 +86,5 @@ pub fn quota(action: &str) -> Quota {
         _ if action.starts_with("Describe") || action.starts_with("Get") => (rate(100, 20), None),
         _ => (rate(50, 5), None),
     };
-    Quota {
-        requests,
-        instances,
-        ours: matches!(action, "RunInstances" | "TerminateInstances"),
-    }
+    Quota { requests, instances, ours: matches!(action, "RunInstances" | "TerminateInstances") }
 }

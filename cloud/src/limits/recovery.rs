@@ -35,12 +35,7 @@ impl Recovery {
         // The root of (1 - beta) * rate / scale: in the cube of milliseconds, a thousandth of a token per second is a
         // millionth part of a billion.
         let back = cube_root(before * (10 - BETA) * 1_000_000 / SCALE);
-        Self {
-            full,
-            before,
-            back,
-            since: now,
-        }
+        Self { full, before, back, since: now }
     }
 
     /// The rate at a time, and the time of its next change. `None` once it is `full`.
@@ -67,11 +62,7 @@ pub(super) struct CallRate {
 
 impl CallRate {
     pub(super) fn new(now: Duration) -> Self {
-        Self {
-            rate: 0,
-            period: milliseconds(now) / COUNTED_MS,
-            taken: 0,
-        }
+        Self { rate: 0, period: milliseconds(now) / COUNTED_MS, taken: 0 }
     }
 
     /// Records that tokens are taken now.
@@ -89,11 +80,7 @@ impl CallRate {
     /// The rate now.
     pub(super) fn at(&self, now: Duration) -> i128 {
         let periods = milliseconds(now) / COUNTED_MS - self.period;
-        if periods > 0 {
-            self.including(periods)
-        } else {
-            self.rate
-        }
+        if periods > 0 { self.including(periods) } else { self.rate }
     }
 
     /// The rate with the tokens of the current period, which is this many periods long: four fifths of theirs, and a
@@ -137,10 +124,7 @@ mod tests {
             for (after, expected) in rates {
                 let (rate, _) = recovery.rate_at(at(5_000 + after)).unwrap();
                 let expected: i128 = i128::from(expected).max(20_000 / LEAST);
-                assert!(
-                    (rate - expected).abs() <= 20,
-                    "{before} after {after}: {rate}, not {expected}"
-                );
+                assert!((rate - expected).abs() <= 20, "{before} after {after}: {rate}, not {expected}");
             }
         }
     }
@@ -163,10 +147,7 @@ mod tests {
     fn a_rate_is_never_below_an_eighth() {
         let recovery = Recovery::new(8_000, 10, at(0));
         assert_eq!(recovery.rate_at(at(0)), Some((1_000, at(250))));
-        assert!(
-            recovery.rate_at(at(3_000)).is_none(),
-            "from nothing to eight a second in three seconds"
-        );
+        assert!(recovery.rate_at(at(3_000)).is_none(), "from nothing to eight a second in three seconds");
     }
 
     #[test]

@@ -50,10 +50,7 @@ impl FromStr for Share {
         let number: f64 = text.trim().parse().map_err(|_| refused())?;
         let thousandths = (1..=1000).find(|thousandths| (f64::from(*thousandths) - number * 1000.0).abs() <= 0.5);
         let in_range = (0.001..=1.0).contains(&number);
-        thousandths
-            .filter(|_| in_range)
-            .map(|thousandths| Self { thousandths })
-            .ok_or_else(refused)
+        thousandths.filter(|_| in_range).map(|thousandths| Self { thousandths }).ok_or_else(refused)
     }
 }
 
@@ -96,11 +93,7 @@ pub struct Shares {
 /// Half of the published rates, and the whole published rates of launches and terminations.
 impl Default for Shares {
     fn default() -> Self {
-        Self {
-            default: Share::default(),
-            accounts: AccountShares::default(),
-            launches: Share::WHOLE,
-        }
+        Self { default: Share::default(), accounts: AccountShares::default(), launches: Share::WHOLE }
     }
 }
 
@@ -118,22 +111,13 @@ mod tests {
 
     #[test]
     fn a_share_is_above_zero_and_at_most_one() {
-        for (text, thousandths) in [
-            ("0.5", 500),
-            ("1", 1000),
-            ("1.0", 1000),
-            ("0.001", 1),
-            (" .25", 250),
-            ("0.333", 333),
-        ] {
+        for (text, thousandths) in
+            [("0.5", 500), ("1", 1000), ("1.0", 1000), ("0.001", 1), (" .25", 250), ("0.333", 333)]
+        {
             assert_eq!(text.parse::<Share>(), Ok(Share { thousandths }), "{text}");
         }
         for text in ["0", "-0.5", "1.001", "2", "0.0001", "half", "NaN", "inf", ""] {
-            assert_eq!(
-                text.parse::<Share>(),
-                Err(ParseShareError::Number(text.to_owned())),
-                "{text}"
-            );
+            assert_eq!(text.parse::<Share>(), Err(ParseShareError::Number(text.to_owned())), "{text}");
         }
     }
 
@@ -154,15 +138,9 @@ mod tests {
     #[test]
     fn a_malformed_or_repeated_account_is_refused() {
         for text in ["0.2", "1234=0.2", "12345678901x=0.2", "=0.2"] {
-            assert_eq!(
-                text.parse::<AccountShares>(),
-                Err(ParseShareError::Account(text.to_owned()))
-            );
+            assert_eq!(text.parse::<AccountShares>(), Err(ParseShareError::Account(text.to_owned())));
         }
-        assert_eq!(
-            "123456789012=2".parse::<AccountShares>(),
-            Err(ParseShareError::Number("2".to_owned()))
-        );
+        assert_eq!("123456789012=2".parse::<AccountShares>(), Err(ParseShareError::Number("2".to_owned())));
         assert_eq!(
             "123456789012=1,123456789012=0.5".parse::<AccountShares>(),
             Err(ParseShareError::Twice("123456789012".to_owned()))

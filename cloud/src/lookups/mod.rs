@@ -176,11 +176,7 @@ impl Lookups {
         }
         self.under_way += 1;
         self.last_call = Some(now);
-        Some(LookupBatch {
-            began: epoch(),
-            names,
-            requests,
-        })
+        Some(LookupBatch { began: epoch(), names, requests })
     }
 
     /// Processes the answer of a call.
@@ -188,18 +184,13 @@ impl Lookups {
         self.under_way = self.under_way.saturating_sub(1);
         let is_news = answer.as_ref().err() != self.failure.as_ref();
         for (machine, number) in batch.requests {
-            let Some(request) = self
-                .requests
-                .get_mut(&machine)
-                .filter(|request| request.number == number)
-            else {
+            let Some(request) = self.requests.get_mut(&machine).filter(|request| request.number == number) else {
                 continue;
             };
             request.progress = match answer {
-                Ok(instances) => Progress::Answered {
-                    at: now,
-                    found: of_machine(instances, &request.wanted.machine_name),
-                },
+                Ok(instances) => {
+                    Progress::Answered { at: now, found: of_machine(instances, &request.wanted.machine_name) }
+                }
                 Err(_) => Progress::Waiting,
             };
             if request.needed <= now && (answer.is_ok() || is_news) {

@@ -10,11 +10,7 @@ struct Rig {
 }
 
 fn rig() -> Rig {
-    Rig {
-        lookups: Lookups::new(Timing::default()),
-        now: Duration::from_secs(100),
-        replacements: 0,
-    }
+    Rig { lookups: Lookups::new(Timing::default()), now: Duration::from_secs(100), replacements: 0 }
 }
 
 fn seconds(seconds: f64) -> Duration {
@@ -22,17 +18,11 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+    MachineKey { namespace: "default".into(), name: name.into() }
 }
 
 fn wanted(name: &str) -> InstanceLookup {
-    InstanceLookup {
-        client_token: format!("uid-{name}-1"),
-        machine_name: format!("default/{name}"),
-    }
+    InstanceLookup { client_token: format!("uid-{name}-1"), machine_name: format!("default/{name}") }
 }
 
 /// An instance with the name of a machine.
@@ -61,16 +51,12 @@ fn error(code: &str) -> CloudError {
 
 impl Rig {
     fn at(&self) -> At {
-        At {
-            now: self.now,
-            replacements: self.replacements,
-        }
+        At { now: self.now, replacements: self.replacements }
     }
 
     fn announce(&mut self, name: &str, turn_in: f64) {
         let at = self.at();
-        self.lookups
-            .announce(&machine(name), &wanted(name), seconds(turn_in), at);
+        self.lookups.announce(&machine(name), &wanted(name), seconds(turn_in), at);
     }
 
     fn look_up(&mut self, name: &str) -> LookupAnswer {
@@ -93,11 +79,7 @@ impl Rig {
 
     fn end(&mut self, batch: LookupBatch, answer: &Result<Vec<Instance>, CloudError>) -> Vec<String> {
         self.lookups.ended(batch, answer, self.now);
-        self.lookups
-            .take_woken()
-            .into_iter()
-            .map(|machine| machine.name)
-            .collect()
+        self.lookups.take_woken().into_iter().map(|machine| machine.name).collect()
     }
 }
 
@@ -106,11 +88,7 @@ fn names(batch: &LookupBatch) -> Vec<&str> {
     let Query { filters } = &batch.query();
     assert_eq!(filters.len(), 1, "{filters:?}");
     assert_eq!(filters[0].0, "tag:MachineName");
-    batch
-        .names
-        .iter()
-        .filter_map(|name| name.strip_prefix("default/"))
-        .collect()
+    batch.names.iter().filter_map(|name| name.strip_prefix("default/")).collect()
 }
 
 #[test]
@@ -155,24 +133,14 @@ fn another_object_call_or_key_asks_anew() {
     rig.look_up("a");
     let batch = rig.after(0.2).unwrap();
     rig.end(batch, &Ok(vec![]));
-    let other = InstanceLookup {
-        client_token: "uid-of-another-1".into(),
-        ..wanted("a")
-    };
+    let other = InstanceLookup { client_token: "uid-of-another-1".into(), ..wanted("a") };
     let at = rig.at();
-    assert_eq!(
-        rig.lookups.look_up(&machine("a"), &other, at),
-        LookupAnswer::Pending(None)
-    );
+    assert_eq!(rig.lookups.look_up(&machine("a"), &other, at), LookupAnswer::Pending(None));
     let batch = rig.after(1.0).unwrap();
     rig.replacements += 1;
     rig.end(batch, &Ok(vec![]));
     let at = rig.at();
-    assert_eq!(
-        rig.lookups.look_up(&machine("a"), &other, at),
-        LookupAnswer::Pending(None),
-        "other credentials"
-    );
+    assert_eq!(rig.lookups.look_up(&machine("a"), &other, at), LookupAnswer::Pending(None), "other credentials");
 }
 
 #[test]
@@ -185,11 +153,7 @@ fn those_whose_turn_comes_soon_share_the_call() {
     let batch = rig.after(0.2).unwrap();
     assert_eq!(names(&batch), ["later", "now", "soon"]);
     assert_eq!(rig.end(batch, &Ok(vec![])), ["now"], "the others come at their turns");
-    assert_eq!(
-        rig.lookups.next_due(),
-        Some(rig.now + seconds(27.8)),
-        "two seconds before"
-    );
+    assert_eq!(rig.lookups.next_due(), Some(rig.now + seconds(27.8)), "two seconds before");
     rig.now += seconds(4.8);
     assert_eq!(rig.found("soon"), Some(vec![]));
     let batch = rig.after(23.0).unwrap();
@@ -197,19 +161,11 @@ fn those_whose_turn_comes_soon_share_the_call() {
     rig.end(batch, &Ok(vec![]));
     rig.now += seconds(2.5);
     assert_eq!(rig.found("last"), Some(vec![]));
-    assert_eq!(
-        rig.look_up("later"),
-        LookupAnswer::Expired,
-        "its turn came later than the answer allows"
-    );
+    assert_eq!(rig.look_up("later"), LookupAnswer::Expired, "its turn came later than the answer allows");
     assert_eq!(rig.look_up("later"), LookupAnswer::Pending(None), "which is said once");
     rig.announce("after", 40.0);
     rig.now += seconds(31.0);
-    assert_eq!(
-        rig.look_up("after"),
-        LookupAnswer::Expired,
-        "so old an answer proves nothing"
-    );
+    assert_eq!(rig.look_up("after"), LookupAnswer::Expired, "so old an answer proves nothing");
 }
 
 #[test]

@@ -199,25 +199,15 @@ mod tests {
             ("+ optional 1 - -", "- optional 1 - -", "+ optional 1 - -"),
             ("- optional 9 + +", "+ required 1 - -", "- optional 9 + +"),
         ] {
-            assert_eq!(
-                options(actual).tightened(&options(wanted)),
-                options(expected),
-                "{actual}"
-            );
+            assert_eq!(options(actual).tightened(&options(wanted)), options(expected), "{actual}");
         }
     }
 
     #[test]
     fn the_hash_changes_with_any_parameter_but_not_with_the_token() {
         let base = request();
-        let other_token = LaunchRequest {
-            client_token: "uid-2".into(),
-            ..request()
-        };
-        let other_data = LaunchRequest {
-            user_data: UserData::new(b"other".to_vec()),
-            ..request()
-        };
+        let other_token = LaunchRequest { client_token: "uid-2".into(), ..request() };
+        let other_data = LaunchRequest { user_data: UserData::new(b"other".to_vec()), ..request() };
         assert_eq!(base.parameters_hash(), other_token.parameters_hash());
         assert_ne!(base.parameters_hash(), other_data.parameters_hash());
         assert_eq!(base.parameters_hash().len(), 16);

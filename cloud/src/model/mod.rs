@@ -38,8 +38,7 @@ impl Query {
     /// This query with one more filter.
     #[must_use]
     pub fn and<V: Into<String>>(mut self, name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Self {
-        self.filters
-            .push((name.into(), values.into_iter().map(Into::into).collect()));
+        self.filters.push((name.into(), values.into_iter().map(Into::into).collect()));
         self
     }
 }

@@ -60,23 +60,13 @@ pub struct SecretActions {
 
 impl SecretActions {
     /// The actions of Secrets Manager.
-    pub const SECRETS_MANAGER: Self = Self {
-        create: "CreateSecret",
-        replace: "PutSecretValue",
-        delete: "DeleteSecret",
-    };
+    pub const SECRETS_MANAGER: Self =
+        Self { create: "CreateSecret", replace: "PutSecretValue", delete: "DeleteSecret" };
     /// The actions of Parameter Store.
-    pub const PARAMETER_STORE: Self = Self {
-        create: "PutParameter",
-        replace: "PutParameter",
-        delete: "DeleteParameters",
-    };
+    pub const PARAMETER_STORE: Self =
+        Self { create: "PutParameter", replace: "PutParameter", delete: "DeleteParameters" };
     /// The actions of S3, which replaces an existing object.
-    pub const S3: Self = Self {
-        create: "PutObject",
-        replace: "PutObject",
-        delete: "DeleteObject",
-    };
+    pub const S3: Self = Self { create: "PutObject", replace: "PutObject", delete: "DeleteObject" };
 
     /// The actions of a store.
     pub const fn of(store: &SecretStore) -> Self {

@@ -54,10 +54,7 @@ impl AccountCache {
     /// Records the answer, at `now`, to a call that began at `asked`.
     pub fn record(&mut self, asked: Moment, answer: &Result<String, CloudError>, now: Duration) {
         self.record_reported(asked, answer);
-        let before = self
-            .last
-            .as_ref()
-            .filter(|last| last.asked.replacements == asked.replacements);
+        let before = self.last.as_ref().filter(|last| last.asked.replacements == asked.replacements);
         if answer.is_err() && before.is_some_and(|last| asked.now <= last.answered) {
             // Another caller has recorded the answer to the same call.
             return;
@@ -71,21 +68,14 @@ impl AccountCache {
             }
             Err(_) => (now + self.retry, before),
         };
-        self.last = Some(Last {
-            asked,
-            answered: now,
-            answer: answer.clone(),
-            until,
-            refusals,
-        });
+        self.last = Some(Last { asked, answered: now, answer: answer.clone(), until, refusals });
     }
 
     fn record_reported(&mut self, asked: Moment, answer: &Result<String, CloudError>) {
         match answer {
             Ok(account) => self.reported = Some((asked.replacements, account.clone())),
             Err(error) if error.class.is_permanent() => {
-                self.reported
-                    .take_if(|(replacements, _)| *replacements == asked.replacements);
+                self.reported.take_if(|(replacements, _)| *replacements == asked.replacements);
             }
             Err(_) => {}
         }
@@ -145,11 +135,7 @@ impl AccountQuery {
         at: Moment,
     ) -> AccountStep {
         cache.record(self.asked, &answer, at.now);
-        if at.replacements == self.asked.replacements {
-            self.done(answer)
-        } else {
-            self.begin(cache, at)
-        }
+        if at.replacements == self.asked.replacements { self.done(answer) } else { self.begin(cache, at) }
     }
 
     fn done(&self, answer: Result<String, CloudError>) -> AccountStep {

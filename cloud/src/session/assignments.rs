@@ -13,9 +13,7 @@ pub struct SessionAssignments<S> {
 
 impl<S> Default for SessionAssignments<S> {
     fn default() -> Self {
-        Self {
-            by_machine: HashMap::new(),
-        }
+        Self { by_machine: HashMap::new() }
     }
 }
 

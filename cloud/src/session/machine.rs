@@ -145,11 +145,7 @@ pub struct MachineSession<D> {
 impl<D: SessionDriver> MachineSession<D> {
     /// The session of one pass over a machine of the cluster with this name in tags.
     pub fn new(driver: D, cluster: &str) -> Self {
-        Self {
-            driver,
-            cluster: cluster.to_owned(),
-            confirmed_at: Mutex::new(None),
-        }
+        Self { driver, cluster: cluster.to_owned(), confirmed_at: Mutex::new(None) }
     }
 
     /// Fails if the credentials have been replaced since the pass obtained their account.
@@ -204,8 +200,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     fn announce_lookup(&self, machine: &MachineKey, wanted: &InstanceLookup, turn_in: Duration) {
         self.driver.claim(machine);
-        self.driver
-            .act(|state, at| state.announce_lookup(machine, wanted, turn_in, at));
+        self.driver.act(|state, at| state.announce_lookup(machine, wanted, turn_in, at));
     }
 
     fn look_up(&self, machine: &MachineKey, wanted: &InstanceLookup) -> Result<LookupAnswer, CloudError> {
@@ -221,8 +216,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
 
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation {
         self.driver.claim(machine);
-        self.driver
-            .act(|state, at| state.observe(machine, &self.cluster, id, at))
+        self.driver.act(|state, at| state.observe(machine, &self.cluster, id, at))
     }
 
     fn absence_age(&self, id: &str) -> Duration {
@@ -253,8 +247,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         // If the replacement waits for its turn, the next pass uses the turn for the replacement, and does not try to
         // create the secret again.
         let is_deferred = answer.as_ref().is_err_and(|error| error.retry_after.is_some());
-        self.driver
-            .act(|state, _| state.set_taken(machine, secret, is_deferred));
+        self.driver.act(|state, _| state.set_taken(machine, secret, is_deferred));
         answer
     }
 
@@ -295,12 +288,9 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     ) -> Result<(), CloudError> {
         self.check_credentials("ModifyNetworkInterfaceAttribute")?;
         let PrimaryInterface { id, security_group_ids } = interface;
-        self.driver
-            .set_interface_groups(machine, id, security_group_ids)
-            .await?;
+        self.driver.set_interface_groups(machine, id, security_group_ids).await?;
         let changed = Some(interface.clone());
-        self.driver
-            .act(|state, _| state.changed(instance_id, |instance| instance.primary_interface = changed));
+        self.driver.act(|state, _| state.changed(instance_id, |instance| instance.primary_interface = changed));
         Ok(())
     }
 
@@ -313,8 +303,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials("ModifyInstanceMetadataOptions")?;
         self.driver.set_metadata_options(machine, instance_id, options).await?;
         let changed = Some(options.clone());
-        self.driver
-            .act(|state, _| state.changed(instance_id, |instance| instance.metadata_options = changed));
+        self.driver.act(|state, _| state.changed(instance_id, |instance| instance.metadata_options = changed));
         Ok(())
     }
 
@@ -352,15 +341,13 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.act(|state, _| state.launches(machine));
         let instance = self.driver.run_instance(machine, request).await?;
         self.driver.claim(machine);
-        self.driver
-            .act(|state, at| state.launched(machine, &self.cluster, &instance, at));
+        self.driver.act(|state, at| state.launched(machine, &self.cluster, &instance, at));
         Ok(instance)
     }
 
     async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
         self.driver.claim(machine);
-        self.driver
-            .act(|state, at| state.terminate(machine, &self.cluster, id, at))
+        self.driver.act(|state, at| state.terminate(machine, &self.cluster, id, at))
     }
 
     fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess> {

@@ -26,11 +26,7 @@ pub struct RateLimits {
 impl RateLimits {
     /// `second` is the duration that counts as a second in the rates.
     pub fn new(shares: Shares, second: Duration) -> Self {
-        Self {
-            shares,
-            second,
-            limiters: Mutex::default(),
-        }
+        Self { shares, second, limiters: Mutex::default() }
     }
 
     fn limiter(&self, account: Option<&str>, identity: &str, region: &str) -> SharedLimiter {
@@ -91,11 +87,7 @@ pub struct Permit {
 impl Permit {
     /// The permit for an action without a rate limit.
     pub fn unlimited(action: &'static str) -> Self {
-        Self {
-            action,
-            began: Duration::ZERO,
-            limiter: None,
-        }
+        Self { action, began: Duration::ZERO, limiter: None }
     }
 
     /// Records that the call failed. A throttle slows down later calls.
@@ -103,9 +95,7 @@ impl Permit {
         if error.class == ErrorClass::Throttled
             && let Some((limits, limiter)) = self.limiter
         {
-            limiter
-                .lock()
-                .throttled(self.action, self.began, limits.limiter_time(now));
+            limiter.lock().throttled(self.action, self.began, limits.limiter_time(now));
         }
     }
 }
@@ -113,16 +103,8 @@ impl Permit {
 impl RateLimiter {
     /// The rates of an identity in a region.
     pub fn new(limits: Arc<RateLimits>, identity: &str, region: &str) -> Self {
-        let current = Current {
-            account: None,
-            limiter: limits.limiter(None, identity, region),
-        };
-        Self {
-            limits,
-            identity: identity.to_owned(),
-            region: region.to_owned(),
-            current: Mutex::new(current),
-        }
+        let current = Current { account: None, limiter: limits.limiter(None, identity, region) };
+        Self { limits, identity: identity.to_owned(), region: region.to_owned(), current: Mutex::new(current) }
     }
 
     /// Makes the session use the rates of this account.
@@ -190,11 +172,7 @@ impl RateLimiter {
     }
 
     fn permit(&self, action: &'static str, limiter: SharedLimiter, began: Duration) -> Permit {
-        Permit {
-            action,
-            began,
-            limiter: Some((self.limits.clone(), limiter)),
-        }
+        Permit { action, began, limiter: Some((self.limits.clone(), limiter)) }
     }
 }
 

@@ -237,8 +237,5 @@ impl SessionState {
 }
 
 fn lookup_time(at: Moment) -> At {
-    At {
-        now: at.now,
-        replacements: at.replacements,
-    }
+    At { now: at.now, replacements: at.replacements }
 }

@@ -18,10 +18,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+    MachineKey { namespace: "default".into(), name: name.into() }
 }
 
 #[test]
@@ -93,10 +90,7 @@ fn sessions_of_a_namespaces_clusters_are_one_tenant() {
         let identity = ResolvedIdentity {
             key: format!("role/{namespace}/{number}"),
             source: CredentialSource::Controller,
-            cluster: ClusterKey {
-                namespace: namespace.to_owned(),
-                name: number.to_string(),
-            },
+            cluster: ClusterKey { namespace: namespace.to_owned(), name: number.to_string() },
             is_for_one_cluster: true,
         };
         let flow = SessionKey::new(&identity, REGION).flow();
@@ -107,8 +101,5 @@ fn sessions_of_a_namespaces_clusters_are_one_tenant() {
     }
     let deferred = session.acquire(&listing("team-b", 0), Duration::ZERO).err().unwrap();
     let wait = deferred.retry_after.unwrap();
-    assert!(
-        wait <= Duration::from_millis(201),
-        "two turns of ten a second: {wait:?}"
-    );
+    assert!(wait <= Duration::from_millis(201), "two turns of ten a second: {wait:?}");
 }

@@ -152,8 +152,7 @@ mod tests {
 
     fn tags(tags: &[(&str, &str)]) -> GroupTags {
         let tags = tags.iter();
-        tags.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
+        tags.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
@@ -164,10 +163,7 @@ mod tests {
             &[("kubernetes.io/cluster/prod", "owned")],
             &[("kubernetes.io/cluster/prod", "shared")],
             &[("kubernetes.io/cluster/prod", "")],
-            &[
-                ("kubernetes.io/cluster/prod", "owned"),
-                ("kubernetes.io/cluster/dev", "shared"),
-            ],
+            &[("kubernetes.io/cluster/prod", "owned"), ("kubernetes.io/cluster/dev", "shared")],
             &[("elbv2.k8s.aws/cluster", "prod")],
         ];
         for of_group in refused {
@@ -186,17 +182,10 @@ mod tests {
             &[("sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned")],
             &[("sigs.k8s.io/cluster-api-provider-aws/cluster/prod", "shared")],
             &[("kubernetes.io/cluster/dev", "owned"), ("elbv2.k8s.aws/cluster", "dev")],
-            &[
-                ("kubernetes.io/cluster/dev", "shared"),
-                ("kubernetes.io/cluster/prod", "shared"),
-            ],
+            &[("kubernetes.io/cluster/dev", "shared"), ("kubernetes.io/cluster/prod", "shared")],
         ];
         for of_group in granted {
-            assert_eq!(
-                tags(of_group).refusal(&user(TargetPolicy::Any, None)),
-                None,
-                "{of_group:?}"
-            );
+            assert_eq!(tags(of_group).refusal(&user(TargetPolicy::Any, None)), None, "{of_group:?}");
         }
     }
 

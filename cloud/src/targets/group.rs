@@ -63,10 +63,7 @@ pub(super) struct GroupState {
 
 impl GroupState {
     pub(super) fn new(group: &Group, late_until: Duration) -> Self {
-        let classic = GroupFacts {
-            kind: TargetKind::Instance,
-            port: None,
-        };
+        let classic = GroupFacts { kind: TargetKind::Instance, port: None };
         Self {
             facts: matches!(group, Group::Classic(_)).then_some(classic),
             seen: None,
@@ -146,8 +143,7 @@ impl GroupState {
         if ports.is_empty() {
             self.tags.withdraw(machine);
         }
-        self.members
-            .retain(|(owner, _, port), _| owner != machine || ports.contains(port));
+        self.members.retain(|(owner, _, port), _| owner != machine || ports.contains(port));
     }
 
     /// Whether the termination of an instance waits for the deregistration of a target.
@@ -224,10 +220,7 @@ impl GroupState {
         if let Some(write) = self.write(timing, now) {
             return Some(write);
         }
-        let leaves = self
-            .members
-            .values()
-            .any(|member| member.leaving_since.is_some() && !member.is_done);
+        let leaves = self.members.values().any(|member| member.leaving_since.is_some() && !member.is_done);
         let unknown = |(_, read_at): (Duration, Duration)| read_at + timing.target_interval <= now;
         if leaves && self.delay.is_none_or(unknown) && self.delay_not_before.max(self.not_before) <= now {
             return Some(GroupRequest::Delay);
@@ -257,11 +250,7 @@ impl GroupState {
                             | RegistrationState::Refused(_)
                     )
             });
-        let interval = if settles {
-            timing.target_poll
-        } else {
-            timing.target_interval
-        };
+        let interval = if settles { timing.target_poll } else { timing.target_interval };
         (self.shown_at + interval).max(self.not_before)
     }
 
@@ -311,13 +300,7 @@ impl GroupState {
         let is_void = std::mem::take(&mut self.is_void);
         match (request, answer) {
             (GroupRequest::Register(targets) | GroupRequest::Deregister(targets), answer) => {
-                self.written(
-                    matches!(request, GroupRequest::Deregister(_)),
-                    targets,
-                    &answer,
-                    timing,
-                    now,
-                );
+                self.written(matches!(request, GroupRequest::Deregister(_)), targets, &answer, timing, now);
             }
             _ if is_void => {}
             // Without a known delay the longest drain time applies; reads of the health go on.
@@ -410,17 +393,13 @@ impl GroupState {
     ) {
         self.open_since = None;
         if leaving {
-            self.members
-                .values_mut()
-                .for_each(|member| member.is_deregistering = false);
+            self.members.values_mut().for_each(|member| member.is_deregistering = false);
         } else {
             if matches!(answer, Err(error) if error.class == ErrorClass::NoAnswer) {
                 self.late_until = now + timing.late_registration;
             }
             let answer = answer.as_ref().map(|_| ());
-            self.members
-                .values_mut()
-                .for_each(|member| member.registered(answer, now));
+            self.members.values_mut().for_each(|member| member.registered(answer, now));
         }
         let split = matches!(answer, Err(error) if error.class == ErrorClass::Invalid && targets.len() > 1);
         if split {
@@ -461,11 +440,7 @@ impl GroupState {
         }
         if answer.is_ok() {
             self.most = MAX_TARGETS;
-            let state = if leaving {
-                TargetState::Draining
-            } else {
-                TargetState::Initial
-            };
+            let state = if leaving { TargetState::Draining } else { TargetState::Initial };
             let seen = self.seen.get_or_insert_default();
             let health = Health { state, reason: None };
             seen.extend(targets.iter().map(|target| (target.clone(), health.clone())));

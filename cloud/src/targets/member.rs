@@ -151,10 +151,7 @@ impl Member {
             TargetKind::Address => self.instance.address.clone(),
             TargetKind::Other(_) => None,
         };
-        Some(Target {
-            id: id?,
-            port: self.port.or(facts.port),
-        })
+        Some(Target { id: id?, port: self.port.or(facts.port) })
     }
 
     pub(super) fn written(&mut self, now: Duration) {

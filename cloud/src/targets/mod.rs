@@ -40,12 +40,7 @@ pub struct Targets {
 impl Targets {
     /// A set without groups. No call is due until a machine states a desired state.
     pub fn new(timing: Timing) -> Self {
-        Self {
-            timing,
-            groups: BTreeMap::new(),
-            woken: BTreeSet::new(),
-            late_until: None,
-        }
+        Self { timing, groups: BTreeMap::new(), woken: BTreeSet::new(), late_until: None }
     }
 
     /// Sets the desired state of a machine's instance in each of `targets`, and returns the registration states in the
@@ -97,9 +92,7 @@ impl Targets {
     /// Ends a machine's interest in the groups and ports that its spec no longer names.
     fn drop_unnamed(&mut self, machine: &MachineKey, targets: &[TargetRequest]) {
         for (group, state) in &mut self.groups {
-            let of_group = targets
-                .iter()
-                .filter(|request| Group::of(&request.target).as_ref() == Some(group));
+            let of_group = targets.iter().filter(|request| Group::of(&request.target).as_ref() == Some(group));
             let ports = of_group.map(|request| request.target.port).collect();
             state.keep(machine, &ports);
         }

@@ -17,17 +17,11 @@ struct Scene {
 }
 
 fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+    MachineKey { namespace: "default".into(), name: name.into() }
 }
 
 fn instance(name: &str) -> TargetInstance {
-    TargetInstance {
-        id: format!("i-{name}"),
-        address: Some(format!("10.0.0.{}", name.len())),
-    }
+    TargetInstance { id: format!("i-{name}"), address: Some(format!("10.0.0.{}", name.len())) }
 }
 
 /// A request for the control plane of the Cluster `default/dev`.
@@ -45,24 +39,15 @@ fn request(target: ControlPlaneTarget) -> TargetRequest {
 }
 
 fn target_group() -> TargetRequest {
-    request(ControlPlaneTarget {
-        target_group_arn: Some(ARN.into()),
-        ..ControlPlaneTarget::default()
-    })
+    request(ControlPlaneTarget { target_group_arn: Some(ARN.into()), ..ControlPlaneTarget::default() })
 }
 
 fn classic() -> TargetRequest {
-    request(ControlPlaneTarget {
-        classic_load_balancer_name: Some("api".into()),
-        ..ControlPlaneTarget::default()
-    })
+    request(ControlPlaneTarget { classic_load_balancer_name: Some("api".into()), ..ControlPlaneTarget::default() })
 }
 
 fn target(id: &str) -> Target {
-    Target {
-        id: id.into(),
-        port: Some(6443),
-    }
+    Target { id: id.into(), port: Some(6443) }
 }
 
 fn health(state: TargetState) -> Health {
@@ -72,10 +57,7 @@ fn health(state: TargetState) -> Health {
 
 /// The registration state of an instance that another client has registered.
 fn found(state: TargetState) -> RegistrationState {
-    RegistrationState::Registered {
-        health: health(state),
-        by_us: false,
-    }
+    RegistrationState::Registered { health: health(state), by_us: false }
 }
 
 fn facts(kind: TargetKind) -> GroupAnswer {
@@ -89,22 +71,13 @@ fn refused(code: &str) -> CloudError {
 impl Scene {
     /// A scene of a process that has run for a long time and whose registrations are all answered.
     fn new() -> Self {
-        Self::with(Timing {
-            late_registration: Duration::ZERO,
-            ..Timing::default()
-        })
+        Self::with(Timing { late_registration: Duration::ZERO, ..Timing::default() })
     }
 
     /// A scene whose instances drain for five minutes at most, which is longer than most other periods.
     fn with(timing: Timing) -> Self {
-        let timing = Timing {
-            drain_limit: SECOND * 300,
-            ..timing
-        };
-        Self {
-            targets: Targets::new(timing),
-            now: Duration::ZERO,
-        }
+        let timing = Timing { drain_limit: SECOND * 300, ..timing };
+        Self { targets: Targets::new(timing), now: Duration::ZERO }
     }
 
     /// A scene whose group was read and has these targets.
@@ -118,9 +91,7 @@ impl Scene {
 
     fn want(&mut self, name: &str, desired: Desired) -> RegistrationState {
         let (machine, instance) = (machine(name), instance(name));
-        let states = self
-            .targets
-            .want(&machine, &instance, &[target_group()], desired, self.now);
+        let states = self.targets.want(&machine, &instance, &[target_group()], desired, self.now);
         states.into_iter().next().unwrap()
     }
 
@@ -162,10 +133,7 @@ impl Scene {
         while let Some(due) = self.targets.next_due().filter(|due| *due < then) {
             self.now = due.max(self.now);
             assert_eq!(self.begin(), None, "at {:?}", self.now);
-            assert!(
-                self.targets.next_due() != Some(due),
-                "it comes back for nothing at {due:?}"
-            );
+            assert!(self.targets.next_due() != Some(due), "it comes back for nothing at {due:?}");
         }
         self.now = then;
     }
@@ -190,10 +158,7 @@ fn a_healthy_target_is_registered_once_and_read_per_interval() {
     assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
     scene.window();
     scene.answer(&GroupRequest::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
-    let initial = RegistrationState::Registered {
-        health: health(TargetState::Initial),
-        by_us: true,
-    };
+    let initial = RegistrationState::Registered { health: health(TargetState::Initial), by_us: true };
     assert_eq!(scene.want("one", Desired::Registered), initial);
     scene.quiet_until(scene.now + SECOND * 10);
     scene.targets.take_woken();
@@ -218,14 +183,8 @@ fn a_registered_target_is_not_registered_again() {
 #[test]
 fn an_unreadable_group_differs_from_one_that_does_not_exist() {
     for (error, expected) in [
-        (
-            refused("Throttling"),
-            RegistrationState::Unreadable(refused("Throttling")),
-        ),
-        (
-            refused("TargetGroupNotFound"),
-            RegistrationState::Failed(refused("TargetGroupNotFound")),
-        ),
+        (refused("Throttling"), RegistrationState::Unreadable(refused("Throttling"))),
+        (refused("TargetGroupNotFound"), RegistrationState::Failed(refused("TargetGroupNotFound"))),
     ] {
         let mut scene = Scene::new();
         scene.want("one", Desired::Registered);
@@ -330,10 +289,9 @@ fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
         }
         while let Some(call) = scene.targets.begin(scene.now) {
             let answer = match (&call.request, delay) {
-                (GroupRequest::Health, _) => Ok(GroupAnswer::Health(vec![(
-                    target("i-one"),
-                    health(TargetState::Draining),
-                )])),
+                (GroupRequest::Health, _) => {
+                    Ok(GroupAnswer::Health(vec![(target("i-one"), health(TargetState::Draining))]))
+                }
                 (GroupRequest::Delay, Some(delay)) => Ok(GroupAnswer::Delay(SECOND * u32::try_from(delay).unwrap())),
                 (GroupRequest::Delay, None) => Err(refused("AccessDenied")),
                 (request, _) => panic!("{request:?}"),
@@ -348,14 +306,8 @@ fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
 #[test]
 fn an_instance_drains_for_the_group_delay_or_five_minutes() {
     let leaving = (0, RegistrationState::Leaving);
-    assert_eq!(
-        draining_for_ever(Some(120)),
-        [leaving.clone(), (120, RegistrationState::Out)]
-    );
-    assert_eq!(
-        draining_for_ever(Some(3600)),
-        [leaving.clone(), (300, RegistrationState::Overdue)]
-    );
+    assert_eq!(draining_for_ever(Some(120)), [leaving.clone(), (120, RegistrationState::Out)]);
+    assert_eq!(draining_for_ever(Some(3600)), [leaving.clone(), (300, RegistrationState::Overdue)]);
     assert_eq!(draining_for_ever(None), [leaving, (300, RegistrationState::Overdue)]);
 }
 
@@ -374,10 +326,7 @@ fn a_refused_deregistration_backs_off_and_ends_in_five_minutes() {
                     tries.push(scene.now.as_secs());
                     Err(error.clone())
                 }
-                _ => Ok(GroupAnswer::Health(vec![(
-                    target("i-one"),
-                    health(TargetState::Healthy),
-                )])),
+                _ => Ok(GroupAnswer::Health(vec![(target("i-one"), health(TargetState::Healthy))])),
             };
             scene.targets.ended(&call, answer, scene.now);
         }
@@ -397,22 +346,13 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
     scene.shows(&[]);
     scene.window();
     let refusal = refused("InvalidTarget");
-    scene.answer(
-        &GroupRequest::Register(vec![target("i-a"), target("i-bad")]),
-        Err(refusal.clone()),
-    );
+    scene.answer(&GroupRequest::Register(vec![target("i-a"), target("i-bad")]), Err(refusal.clone()));
     scene.window();
     scene.answer(&GroupRequest::Register(vec![target("i-a")]), Ok(GroupAnswer::Done));
     scene.window();
     scene.answer(&GroupRequest::Register(vec![target("i-bad")]), Err(refusal.clone()));
-    assert_eq!(
-        scene.want("bad", Desired::Registered),
-        RegistrationState::Failed(refusal)
-    );
-    assert!(matches!(
-        scene.want("a", Desired::Registered),
-        RegistrationState::Registered { .. }
-    ));
+    assert_eq!(scene.want("bad", Desired::Registered), RegistrationState::Failed(refusal));
+    assert!(matches!(scene.want("a", Desired::Registered), RegistrationState::Registered { .. }));
 }
 
 #[test]
@@ -428,10 +368,7 @@ fn only_addresses_of_a_gone_instance_are_deregistered() {
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Unhealthy)]);
     scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
-        Ok(GroupAnswer::Done),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
 }
 
 #[test]
@@ -451,10 +388,7 @@ fn a_group_of_another_target_type_is_unsuitable() {
     scene.want("one", Desired::Registered);
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
     scene.shows(&[]);
-    assert_eq!(
-        scene.want("one", Desired::Registered),
-        RegistrationState::Unsuitable("lambda".into())
-    );
+    assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Unsuitable("lambda".into()));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
 }
@@ -464,18 +398,9 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
     let mut targets = Targets::new(Timing::default());
     let want = |targets: &mut Targets| {
         let both = [classic(), target_group()];
-        targets.want(
-            &machine("one"),
-            &instance("one"),
-            &both,
-            Desired::Registered,
-            Duration::ZERO,
-        )
+        targets.want(&machine("one"), &instance("one"), &both, Desired::Registered, Duration::ZERO)
     };
-    assert_eq!(
-        want(&mut targets),
-        [RegistrationState::Unknown, RegistrationState::Unknown]
-    );
+    assert_eq!(want(&mut targets), [RegistrationState::Unknown, RegistrationState::Unknown]);
     let calls: Vec<GroupCall> = std::iter::from_fn(|| targets.begin(Duration::ZERO)).collect();
     let questions: Vec<&GroupRequest> = calls.iter().map(|call| &call.request).collect();
     assert_eq!(questions, [&GroupRequest::Facts, &GroupRequest::Health]);
@@ -487,10 +412,7 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
     targets.ended(&tags, Ok(GroupAnswer::Tags(GroupTags::default())), Duration::ZERO);
     assert_eq!(targets.begin(Duration::ZERO), None);
     let register = targets.begin(SECOND).unwrap();
-    let target = Target {
-        id: "i-one".into(),
-        port: None,
-    };
+    let target = Target { id: "i-one".into(), port: None };
     assert_eq!(register.request, GroupRequest::Register(vec![target]));
 }
 

@@ -9,10 +9,7 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 pub(super) fn condition(status: &PreflightStatus) -> ConditionUpdate {
     let blocking = rules(status, FindingSeverity::Blocking);
     let mut parts = Vec::new();
-    for (what, rules) in [
-        ("blocking", &blocking),
-        ("warnings", &rules(status, FindingSeverity::Warning)),
-    ] {
+    for (what, rules) in [("blocking", &blocking), ("warnings", &rules(status, FindingSeverity::Warning))] {
         if !rules.is_empty() {
             parts.push(format!("{what}: {}", rules.join(", ")));
         }
@@ -25,9 +22,7 @@ pub(super) fn condition(status: &PreflightStatus) -> ConditionUpdate {
     }
     let message = parts.join("; ");
     if blocking.is_empty() {
-        ConditionType::PreflightPassed
-            .is_true(Reason::Ready)
-            .with_message(message)
+        ConditionType::PreflightPassed.is_true(Reason::Ready).with_message(message)
     } else {
         ConditionType::PreflightPassed.is_false(Reason::RulesFailing, message)
     }

@@ -20,10 +20,7 @@ pub(super) struct ContinuedLookup<'a> {
 
 impl<'a> ContinuedLookup<'a> {
     pub(super) fn new(cloud: &'a dyn ClusterCloud, answers: Answers) -> Self {
-        Self {
-            cloud,
-            answers: Mutex::new(answers),
-        }
+        Self { cloud, answers: Mutex::new(answers) }
     }
 
     /// The answers until now.

@@ -65,9 +65,7 @@ pub fn watched_cluster(cluster: &Cluster) -> Option<u64> {
 pub fn wakes_machines(cluster: &AWSCluster) -> Option<u64> {
     let status = cluster.status.as_ref();
     let mut hasher = DefaultHasher::new();
-    status
-        .is_some_and(capa_api::cluster::status::AWSClusterStatus::provisioned)
-        .hash(&mut hasher);
+    status.is_some_and(capa_api::cluster::status::AWSClusterStatus::provisioned).hash(&mut hasher);
     // The types of the contract contain no floats and no unordered maps, so equal values have equal JSON.
     let network = status.and_then(|status| status.network.as_ref());
     serde_json::to_vec(&network).unwrap_or_default().hash(&mut hasher);

@@ -43,11 +43,7 @@ pub async fn resolved_network(
 /// missing.
 pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, machines: Vec<MachineDemand>) -> Demand {
     let spec = &cluster.spec;
-    let of_cluster = owner
-        .spec
-        .control_plane_endpoint
-        .as_ref()
-        .filter(|endpoint| endpoint.is_set());
+    let of_cluster = owner.spec.control_plane_endpoint.as_ref().filter(|endpoint| endpoint.is_set());
     let of_owner = demand_of_network(owner, declared(spec, network), machines);
     let endpoint = spec.endpoint().map(|(host, port)| EndpointDemand {
         host: host.to_owned(),
@@ -95,10 +91,7 @@ fn declared(spec: &AWSClusterSpec, network: &MachineNetwork) -> MachineNetwork {
     let mut network = network.clone();
     if let Some(id) = spec.vpc_id() {
         let known = network.vpc.take().filter(|vpc| vpc.id == id);
-        network.vpc = Some(known.unwrap_or_else(|| NetworkVpc {
-            id: id.to_owned(),
-            ..NetworkVpc::default()
-        }));
+        network.vpc = Some(known.unwrap_or_else(|| NetworkVpc { id: id.to_owned(), ..NetworkVpc::default() }));
     }
     for subnet in spec.subnets().iter().filter(|subnet| !subnet.is_for_pods_only()) {
         let Some(id) = subnet.effective_resource_id() else {
@@ -117,10 +110,7 @@ fn declared(spec: &AWSClusterSpec, network: &MachineNetwork) -> MachineNetwork {
     if let Some(overrides) = spec.network.as_ref().map(|network| &network.security_group_overrides) {
         let named = NetworkSecurityGroups::from_overrides(overrides);
         let groups = network.security_groups.get_or_insert_default();
-        for (known, named) in [
-            (&mut groups.all, named.all),
-            (&mut groups.control_plane, named.control_plane),
-        ] {
+        for (known, named) in [(&mut groups.all, named.all), (&mut groups.control_plane, named.control_plane)] {
             known.extend(named);
             known.sort();
             known.dedup();

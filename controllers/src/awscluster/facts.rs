@@ -62,16 +62,8 @@ impl NetworkLookup {
                 let targets = found.targets.iter().filter_map(|lookup| lookup.kinds.as_ref().err());
                 let search = found.parts.as_ref().and_then(|parts| parts.targets.as_ref());
                 let search = search.and_then(TargetSearch::error);
-                let named = found
-                    .named_load_balancers
-                    .values()
-                    .filter_map(|lookup| lookup.as_ref().err());
-                balancer
-                    .chain(targets)
-                    .chain(named)
-                    .chain(search)
-                    .filter_map(|error| error.retry_after)
-                    .min()
+                let named = found.named_load_balancers.values().filter_map(|lookup| lookup.as_ref().err());
+                balancer.chain(targets).chain(named).chain(search).filter_map(|error| error.retry_after).min()
             }
             Self::Disabled | Self::NoIdentity | Self::Recorded(..) => None,
         }

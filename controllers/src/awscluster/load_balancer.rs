@@ -61,8 +61,7 @@ fn secondary_target(spec: &AWSClusterSpec, port: i32) -> Option<ControlPlaneTarg
 /// The port of API servers.
 pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
     let own = spec.endpoint().map(|(_, port)| port);
-    own.or_else(|| of_cluster.filter(|port| *port != 0))
-        .unwrap_or(ControlPlaneTarget::API_PORT)
+    own.or_else(|| of_cluster.filter(|port| *port != 0)).unwrap_or(ControlPlaneTarget::API_PORT)
 }
 
 /// The targets of the control plane: the targets in the spec, or else the target groups behind the named load balancer
@@ -200,18 +199,9 @@ mod tests {
     /// The names of the targets, and the text of the problem.
     fn resolved(spec: &str, lookup: Option<&LoadBalancerLookup>) -> (Vec<String>, String) {
         let mut problems = NetworkProblems::default();
-        let recorded = [ControlPlaneTarget {
-            classic_load_balancer_name: Some("known".into()),
-            ..ControlPlaneTarget::default()
-        }];
-        let targets = targets(
-            &read(spec),
-            6443,
-            lookup,
-            &recorded,
-            "eu-west-1 of account 1",
-            &mut problems,
-        );
+        let recorded =
+            [ControlPlaneTarget { classic_load_balancer_name: Some("known".into()), ..ControlPlaneTarget::default() }];
+        let targets = targets(&read(spec), 6443, lookup, &recorded, "eu-west-1 of account 1", &mut problems);
         let name = |target: ControlPlaneTarget| {
             let named = target.load_balancer_name.map(|name| format!("name: {name}"));
             target.target_group_arn.or(target.classic_load_balancer_name).or(named)
@@ -220,9 +210,7 @@ mod tests {
             Targets::Known(targets) => targets.into_iter().filter_map(name).collect(),
             Targets::Pending(pending) => vec![format!("pending: {pending}")],
         };
-        let problem = problems
-            .condition()
-            .map(|condition| format!("{:?}: {}", condition.reason, condition.message));
+        let problem = problems.condition().map(|condition| format!("{:?}: {}", condition.reason, condition.message));
         (names, problem.unwrap_or_default())
     }
 
@@ -250,12 +238,7 @@ mod tests {
                 "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType \
                  does not",
             ),
-            (
-                nlb,
-                Some(&throttled),
-                &["known"],
-                "Throttled: load balancer api could not be looked up",
-            ),
+            (nlb, Some(&throttled), &["known"], "Throttled: load balancer api could not be looked up"),
             (nlb, Some(&several), &["arn:a", "arn:c"], ""),
             (nlb, Some(&one), &["arn:b"], ""),
             (
@@ -284,20 +267,12 @@ mod tests {
                 &["pending: load balancer api"],
                 "InvalidSpec",
             ),
-            (
-                "controlPlaneLoadBalancer: {name: api, loadBalancerType: disabled}",
-                None,
-                &[],
-                "",
-            ),
+            ("controlPlaneLoadBalancer: {name: api, loadBalancerType: disabled}", None, &[], ""),
         ];
         for (spec, lookup, names, problem) in table {
             let (found, said) = resolved(spec, lookup);
             assert_eq!(found, names, "{spec}");
-            assert!(
-                said.starts_with(problem) && said.is_empty() == problem.is_empty(),
-                "{spec}: {said}"
-            );
+            assert!(said.starts_with(problem) && said.is_empty() == problem.is_empty(), "{spec}: {said}");
         }
     }
 

@@ -69,12 +69,7 @@ impl LookupCache {
         let mut entries = self.entries.lock();
         let earlier = entries.get(uid).filter(|entry| entry.key == key);
         let failing_since = earlier.map_or(now, |entry| entry.failing_since);
-        let entry = Entry {
-            key,
-            failing_since,
-            looked_up_at: now,
-            facts: facts.clone(),
-        };
+        let entry = Entry { key, failing_since, looked_up_at: now, facts: facts.clone() };
         entries.insert(uid.to_owned(), entry);
     }
 

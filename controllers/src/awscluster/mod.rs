@@ -119,13 +119,8 @@ pub async fn reconcile(
     let resolution = status::resolution(&cluster, &owner, &facts);
     let checked = preflight::checked(&cluster, &owner, &facts, &resolution.network, context).await;
     let now = context.kubernetes.now();
-    let inputs = status::Inputs {
-        facts: &facts,
-        resolution,
-        checked,
-        machines: machine_networks(&owner, context),
-        deletion,
-    };
+    let inputs =
+        status::Inputs { facts: &facts, resolution, checked, machines: machine_networks(&owner, context), deletion };
     let (status, next) = status::unmanaged(&cluster, &owner, inputs, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }
@@ -137,9 +132,7 @@ fn machines_to_wait_for(cluster: &AWSCluster, owner: Option<&Cluster>, context: 
     let named = owner.and_then(|owner| owner.spec.infrastructure_ref.as_ref());
     let is_unused = named.is_some_and(|named| *named != ContractReference::to(cluster));
     let owner = meta::owner_cluster_name(&cluster.metadata).filter(|_| !is_unused);
-    owner.map_or_else(BTreeSet::new, |owner| {
-        context.kubernetes.held_machines(namespace, owner)
-    })
+    owner.map_or_else(BTreeSet::new, |owner| context.kubernetes.held_machines(namespace, owner))
 }
 
 /// An unmanaged AWSCluster has the finalizer while its Cluster has machines: their network stays until they are gone,
@@ -170,11 +163,7 @@ fn released(cluster: AWSCluster, context: &ClusterContext) -> Outcome<AWSCluster
 
 /// The status, and a warning event for each of its conditions that has become False.
 fn outcome(cluster: AWSCluster, status: AWSClusterStatus) -> Outcome<AWSCluster> {
-    let before = cluster
-        .status
-        .as_ref()
-        .map(|status| status.conditions.as_slice())
-        .unwrap_or_default();
+    let before = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let warnings = transitions::warnings(before, &status.conditions);
     Outcome::done(cluster).with_status(status).with_events(warnings)
 }
@@ -185,10 +174,8 @@ async fn externally_managed(
     context: &ClusterContext,
 ) -> Result<Outcome<AWSCluster>, ReconcileError> {
     let cluster = ensure_finalizer_removed(cluster, context).await?;
-    let half_written = cluster
-        .status
-        .as_ref()
-        .is_some_and(|status| status.ready == Some(true) && !status.provisioned());
+    let half_written =
+        cluster.status.as_ref().is_some_and(|status| status.ready == Some(true) && !status.provisioned());
     let is_new = half_written && context.warnings.is_first(&cluster.metadata);
     let warning = is_new.then(|| {
         EventDraft::warning(
@@ -220,7 +207,5 @@ fn machine_networks(owner: &Cluster, context: &ClusterContext) -> MachineNetwork
 
 fn owner_cluster(cluster: &AWSCluster, context: &ClusterContext) -> Option<Arc<Cluster>> {
     let namespace = cluster.metadata.namespace.as_deref()?;
-    context
-        .kubernetes
-        .cluster(namespace, meta::owner_cluster_name(&cluster.metadata)?)
+    context.kubernetes.cluster(namespace, meta::owner_cluster_name(&cluster.metadata)?)
 }

@@ -47,10 +47,7 @@ impl NetworkProblems {
     pub(super) fn accepts_id(&mut self, path: &str, kind: IdKind, text: &str) -> bool {
         let accepted = kind.is_id(text);
         if !accepted {
-            self.add(
-                Reason::InvalidSpec,
-                format!("{path}: {text} is no id of this kind: set it to {}", kind.form()),
-            );
+            self.add(Reason::InvalidSpec, format!("{path}: {text} is no id of this kind: set it to {}", kind.form()));
         }
         accepted
     }
@@ -58,16 +55,11 @@ impl NetworkProblems {
     /// Adds problems with `path` for names that are not roles of security groups, because no machine gets these groups.
     /// Roles that no machine has are accepted, because CAPA's objects contain them, but messages do not suggest them.
     pub(super) fn refuse_unknown_roles<'a>(&mut self, path: &str, names: impl IntoIterator<Item = &'a String>) {
-        let of_machines = SecurityGroupRole::ALL
-            .into_iter()
-            .filter(|role| role.concerns_machines());
+        let of_machines = SecurityGroupRole::ALL.into_iter().filter(|role| role.concerns_machines());
         let roles: Vec<&str> = of_machines.map(SecurityGroupRole::as_str).collect();
         let is_unknown = |name: &&String| SecurityGroupRole::named(name).is_none();
         for name in names.into_iter().filter(is_unknown) {
-            self.add(
-                Reason::InvalidSpec,
-                format!("{path}: {name} is no role: use one of {}", roles.join(", ")),
-            );
+            self.add(Reason::InvalidSpec, format!("{path}: {name} is no role: use one of {}", roles.join(", ")));
         }
     }
 

@@ -66,10 +66,7 @@ pub(super) async fn checked(
 
 /// Whether two checks have the same result. A new time alone does not cause a write of the status.
 fn is_same(one: &PreflightStatus, other: &PreflightStatus) -> bool {
-    let without_time = |status: &PreflightStatus| PreflightStatus {
-        checked_at: None,
-        ..status.clone()
-    };
+    let without_time = |status: &PreflightStatus| PreflightStatus { checked_at: None, ..status.clone() };
     without_time(one) == without_time(other)
 }
 
@@ -101,15 +98,8 @@ fn is_due(cluster: &AWSCluster, network: &MachineNetwork, last_check: Option<Tim
 }
 
 fn result(cluster: &AWSCluster, facts: &Facts, now: Timestamp) -> PreflightStatus {
-    let skipped = cluster
-        .spec
-        .preflight
-        .iter()
-        .flat_map(|preflight| &preflight.skip_rules);
-    let selection = Selection {
-        skip: skipped.cloned().collect(),
-        ..Selection::default()
-    };
+    let skipped = cluster.spec.preflight.iter().flat_map(|preflight| &preflight.skip_rules);
+    let selection = Selection { skip: skipped.cloned().collect(), ..Selection::default() };
     let report = check(facts, &selection);
     PreflightStatus {
         observed_generation: cluster.metadata.generation,

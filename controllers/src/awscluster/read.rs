@@ -43,17 +43,11 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
                 Some(_) => recorded_lookup(cluster, owner).unwrap_or(NetworkLookup::NoIdentity),
                 None => NetworkLookup::Disabled,
             };
-            return Facts {
-                identity: Err(failure),
-                lookup,
-            };
+            return Facts { identity: Err(failure), lookup };
         }
     };
     let Some(region) = region else {
-        return Facts {
-            identity: Ok(()),
-            lookup: NetworkLookup::Disabled,
-        };
+        return Facts { identity: Ok(()), lookup: NetworkLookup::Disabled };
     };
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let key = LookupKey {
@@ -105,24 +99,15 @@ async fn ask_aws(cluster: &AWSCluster, owner: &Cluster, cloud: &dyn ClusterCloud
             let is_refused = error.class == ErrorClass::Unauthorized;
             let recorded = recorded.filter(|_| is_refused || !requested);
             let lookup = recorded.unwrap_or_else(|| NetworkLookup::Failed(error.clone()));
-            let identity = if is_refused {
-                Err(IdentityFailure::Credentials(error))
-            } else {
-                Ok(())
-            };
+            let identity = if is_refused { Err(IdentityFailure::Credentials(error)) } else { Ok(()) };
             return Facts { identity, lookup };
         }
     };
     let lookup = match recorded.filter(|_| !requested) {
         Some(lookup) => lookup,
-        None => look_up(cloud, &cluster.spec, account_id)
-            .await
-            .unwrap_or_else(NetworkLookup::Failed),
+        None => look_up(cloud, &cluster.spec, account_id).await.unwrap_or_else(NetworkLookup::Failed),
     };
-    Facts {
-        identity: Ok(()),
-        lookup,
-    }
+    Facts { identity: Ok(()), lookup }
 }
 
 /// Whether the search for `spec.discovery` is to be repeated, because the user requests it by the annotation.
@@ -141,10 +126,7 @@ fn recorded_lookup(cluster: &AWSCluster, owner: &Cluster) -> Option<NetworkLooku
     let current = conditions::holds_for(&status.conditions, ConditionType::NetworkReady, generation)
         && is_of_port(cluster, owner, status);
     let network = status.network.clone().filter(|_| current)?;
-    Some(NetworkLookup::Recorded(
-        Box::new(network),
-        status.failure_domains.clone(),
-    ))
+    Some(NetworkLookup::Recorded(Box::new(network), status.failure_domains.clone()))
 }
 
 /// Whether a status is about the port of the API server. The targets behind load balancers depend on the port.
@@ -165,10 +147,7 @@ pub(super) async fn look_up(
     spec: &AWSClusterSpec,
     account_id: String,
 ) -> Result<NetworkLookup, CloudError> {
-    let mut found = FoundNetwork {
-        account_id,
-        ..FoundNetwork::default()
-    };
+    let mut found = FoundNetwork { account_id, ..FoundNetwork::default() };
     if spec.discovery.is_some() {
         search::search(cloud, spec, &mut found).await?;
     }
@@ -186,11 +165,8 @@ pub(super) async fn look_up(
     if let Some(named) = load_balancer::to_look_up(spec) {
         // Only control plane machines need the load balancer, so a failed lookup of the load balancer does not discard
         // the other results.
-        found.load_balancer = Some(
-            look_up_load_balancer(cloud, named)
-                .await
-                .unwrap_or_else(LoadBalancerLookup::Failed),
-        );
+        found.load_balancer =
+            Some(look_up_load_balancer(cloud, named).await.unwrap_or_else(LoadBalancerLookup::Failed));
     }
     for name in load_balancer::named_among_targets(spec) {
         let shown = cloud.load_balancer(name).await;
@@ -255,9 +231,7 @@ async fn declared_groups(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Res
     if ids.is_empty() {
         return Ok(vec![]);
     }
-    let mut found = cloud
-        .security_groups(&Query::filter("group-id", ids.iter().cloned()))
-        .await?;
+    let mut found = cloud.security_groups(&Query::filter("group-id", ids.iter().cloned())).await?;
     found.retain(|group| ids.contains(&group.id));
     Ok(found)
 }

@@ -72,15 +72,9 @@ impl ReadyInputs<'_> {
         }
         let lacked = [
             (self.resolution.subnets, self.machines.subnet, NO_SUBNET),
-            (
-                self.resolution.security_groups,
-                self.machines.security_group,
-                NO_SECURITY_GROUP,
-            ),
+            (self.resolution.security_groups, self.machines.security_group, NO_SECURITY_GROUP),
         ];
-        let lacked = lacked
-            .into_iter()
-            .filter(|(supply, named, _)| self.is_lacked(*supply) && !named);
+        let lacked = lacked.into_iter().filter(|(supply, named, _)| self.is_lacked(*supply) && !named);
         let lacked: Vec<(Supply, &str)> = lacked.map(|(supply, _, said)| (supply, said)).collect();
         if lacked.is_empty() {
             return None;

@@ -38,9 +38,7 @@ pub(super) async fn search(
     };
     let mut parts = FoundParts::default();
     for entry in &discovery.subnets {
-        parts
-            .subnets
-            .push(subnets(cloud, &entry.filters, &vpc.id, found).await?);
+        parts.subnets.push(subnets(cloud, &entry.filters, &vpc.id, found).await?);
     }
     if let Some(groups) = &discovery.security_groups {
         parts.security_groups = security_groups(cloud, groups, &vpc.id, found).await?;

@@ -93,13 +93,7 @@ pub(super) fn unmanaged(
     now: Timestamp,
 ) -> (AWSClusterStatus, Next) {
     let before = cluster.status.clone().unwrap_or_default();
-    let Inputs {
-        facts,
-        resolution,
-        checked,
-        machines,
-        deletion,
-    } = inputs;
+    let Inputs { facts, resolution, checked, machines, deletion } = inputs;
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
@@ -110,10 +104,8 @@ pub(super) fn unmanaged(
     let discovery = discovery(cluster, facts, &resolution.condition);
     let endpoint = endpoint(cluster, Some(owner));
     let preflight = checked.as_ref().map(check_results::condition);
-    let others: Vec<&ConditionUpdate> = [&identity, &resolution.condition, &endpoint]
-        .into_iter()
-        .chain(&preflight)
-        .collect();
+    let others: Vec<&ConditionUpdate> =
+        [&identity, &resolution.condition, &endpoint].into_iter().chain(&preflight).collect();
     let ready = ReadyInputs {
         facts,
         identity: &identity,
@@ -127,25 +119,14 @@ pub(super) fn unmanaged(
     let ready = ready.condition();
     // While its Cluster exists, the remediation of its machines continues.
     let ready = match deletion {
-        Some(deletion) => ConditionUpdate {
-            status: ready.status,
-            ..deletion
-        },
+        Some(deletion) => ConditionUpdate { status: ready.status, ..deletion },
         None => ready,
     };
-    let updates = [
-        not_paused(&cluster.metadata),
-        ready,
-        identity,
-        resolution.condition,
-        endpoint,
-    ];
+    let updates = [not_paused(&cluster.metadata), ready, identity, resolution.condition, endpoint];
     let updates = updates.into_iter().chain(preflight);
     let status = AWSClusterStatus {
         ready: Some(provisioned),
-        initialization: provisioned.then_some(Initialization {
-            provisioned: Some(true),
-        }),
+        initialization: provisioned.then_some(Initialization { provisioned: Some(true) }),
         control_plane_endpoint: published_endpoint(cluster, Some(owner)),
         failure_domains: resolution.failure_domains,
         network: Some(resolution.network),
@@ -274,28 +255,18 @@ pub(super) fn published_endpoint(cluster: &AWSCluster, owner: Option<&Cluster>) 
     let of_owner = of_owner.filter(|endpoint| endpoint.is_set());
     let of_owner = of_owner.map(|endpoint| (endpoint.host.as_str(), endpoint.port));
     let (host, port) = cluster.spec.endpoint().or(of_owner)?;
-    Some(PublishedEndpoint {
-        host: host.to_owned(),
-        port,
-    })
+    Some(PublishedEndpoint { host: host.to_owned(), port })
 }
 
 /// The fields of the managed mode: an unmanaged AWSCluster ignores them by design.
 fn ignored_fields(spec: &AWSClusterSpec, found: &[Found]) -> Vec<String> {
-    found
-        .iter()
-        .map(ToString::to_string)
-        .chain(ignored_roles(spec))
-        .collect()
+    found.iter().map(ToString::to_string).chain(ignored_roles(spec)).collect()
 }
 
 /// Security groups that no machine gets. The table of fields without effect cannot list them, because it has no keys of
 /// maps.
 fn ignored_roles(spec: &AWSClusterSpec) -> impl Iterator<Item = String> {
-    let overrides = spec
-        .network
-        .iter()
-        .flat_map(|network| &network.security_group_overrides);
+    let overrides = spec.network.iter().flat_map(|network| &network.security_group_overrides);
     let named = overrides.filter(|(_, id)| !id.is_empty());
     let roles = named.filter_map(|(name, _)| SecurityGroupRole::named(name));
     roles

@@ -112,10 +112,7 @@ mod tests {
     /// The text of the problems; none of them concerns workers.
     fn checked(spec: &AWSClusterSpec, named: &[Group], kinds: Kinds) -> String {
         let mut problems = NetworkProblems::default();
-        let lookup = TargetLookup {
-            named: named.to_vec(),
-            kinds,
-        };
+        let lookup = TargetLookup { named: named.to_vec(), kinds };
         check(spec, &[lookup], ACCOUNT, "eu-west-1 of account 1", &mut problems);
         let said = problems.condition();
         let said = said.map(|condition| format!("{}: {}", condition.reason, condition.message));
@@ -131,10 +128,7 @@ mod tests {
             "{{targetGroupARN: '{b}'}}, {{targetGroupARN: '{a}', port: 1}}, {{targetGroupARN: '{a}', port: 2}}, \
              {{classicLoadBalancerName: old}}, {{targetGroupARN: 'arn:*'}}"
         );
-        let expected = NamedTargets {
-            target_groups: vec![a, b],
-            classic: vec!["old".to_owned()],
-        };
+        let expected = NamedTargets { target_groups: vec![a, b], classic: vec!["old".to_owned()] };
         assert_eq!(to_look_up(&spec(&named), ACCOUNT), expected);
         assert_eq!(to_look_up(&spec(""), ACCOUNT), NamedTargets::default());
     }
@@ -150,16 +144,8 @@ mod tests {
         let one = std::slice::from_ref(&a);
         let table: [(&[Group], Kinds, &str); 5] = [
             (one, fine, ""),
-            (
-                one,
-                Ok(None),
-                "NotFound: target group a/1 does not exist in eu-west-1 of account 1: create it",
-            ),
-            (
-                &both,
-                Ok(None),
-                "NotFound: at least one of target group a/1, target group b/1 does not exist",
-            ),
+            (one, Ok(None), "NotFound: target group a/1 does not exist in eu-west-1 of account 1: create it"),
+            (&both, Ok(None), "NotFound: at least one of target group a/1, target group b/1 does not exist"),
             (one, lambda, "InvalidSpec: target group a/1 has targets of type lambda"),
             (one, slow, "Throttled: target group a/1 could not be looked up"),
         ];
@@ -169,9 +155,6 @@ mod tests {
         }
         let elsewhere = spec(&format!("{{targetGroupARN: '{}'}}", arn("a").replace("west", "east")));
         let said = checked(&elsewhere, &[], Ok(Some(vec![])));
-        assert!(
-            said.contains("spec.controlPlaneTargets: target group a/1 lies in another region"),
-            "{said}"
-        );
+        assert!(said.contains("spec.controlPlaneTargets: target group a/1 lies in another region"), "{said}");
     }
 }

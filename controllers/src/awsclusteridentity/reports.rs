@@ -45,11 +45,7 @@ fn reported(kind: &str, metadata: &ObjectMeta, conditions: &[Condition]) -> Opti
 pub fn cluster_report(cluster: &AWSCluster) -> Option<u64> {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
     let identity = cluster.spec.effective_identity_ref();
-    Some(report(
-        Some(&identity),
-        &cluster.metadata,
-        conditions.unwrap_or_default(),
-    ))
+    Some(report(Some(&identity), &cluster.metadata, conditions.unwrap_or_default()))
 }
 
 /// Hash of the fields of an AWSMachine whose change triggers a reconcile of its identity.

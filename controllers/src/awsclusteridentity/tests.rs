@@ -46,9 +46,7 @@ impl Scene {
     /// A scene with the static identity `key`, whose Secret is `keys`.
     fn with_key() -> Self {
         let scene = Self::new();
-        scene
-            .kubernetes
-            .identity_object(STATIC, "key", "secretRef: keys, allowedNamespaces: {}");
+        scene.kubernetes.identity_object(STATIC, "key", "secretRef: keys, allowedNamespaces: {}");
         scene
     }
 
@@ -123,9 +121,7 @@ async fn a_static_identity_is_ready_with_a_whole_secret() {
     };
     assert_eq!(whole, expected, "the Secret is read again, because it has no watch");
 
-    scene
-        .kubernetes
-        .refuse_secret(NAMESPACE, "keys", Some((403, "Forbidden")));
+    scene.kubernetes.refuse_secret(NAMESPACE, "keys", Some((403, "Forbidden")));
     assert_eq!(scene.reported(STATIC, "key").await.ready, "Unknown/Failed");
 }
 
@@ -135,11 +131,7 @@ async fn a_role_is_ready_with_its_whole_chain() {
     scene.role("leaf", "{kind: AWSClusterRoleIdentity, name: hub}");
     let missing = scene.reported(ROLE, "leaf").await;
     assert_eq!(missing.ready, "False/NotFound");
-    assert!(
-        missing.message.contains("AWSClusterRoleIdentity/hub"),
-        "{}",
-        missing.message
-    );
+    assert!(missing.message.contains("AWSClusterRoleIdentity/hub"), "{}", missing.message);
     scene.role("hub", "{kind: AWSClusterRoleIdentity, name: leaf}");
     let circle = scene.reported(ROLE, "leaf").await;
     assert!(circle.message.contains("cycle"), "{}", circle.message);
@@ -168,11 +160,7 @@ async fn an_identity_that_aws_refuses_to_a_cluster_is_not_ready() {
     assert_eq!(said.ready, "False/CredentialsFailed");
     assert_eq!(said.message, format!("AWSCluster team-a/first reports: {REFUSED}"));
     assert_eq!(said.next, Next::Requeue(timing().source_retry_cap));
-    assert_eq!(
-        scene.reported(CONTROLLER, "default").await.ready,
-        "True/Ready",
-        "another identity"
-    );
+    assert_eq!(scene.reported(CONTROLLER, "default").await.ready, "True/Ready", "another identity");
 }
 
 #[tokio::test]
@@ -223,9 +211,7 @@ fn only_a_refusal_changes_the_report_of_a_cluster() {
     let launched = "identityRef: {kind: AWSClusterStaticIdentity, name: key}";
     assert_eq!(
         machine_report(&read("{metadata: {name: m}, spec: {instanceType: a}}")),
-        machine_report(&read(&format!(
-            "{{metadata: {{name: m}}, spec: {{instanceType: b, {launched}}}}}"
-        )))
+        machine_report(&read(&format!("{{metadata: {{name: m}}, spec: {{instanceType: b, {launched}}}}}")))
     );
 }
 
@@ -233,8 +219,7 @@ fn only_a_refusal_changes_the_report_of_a_cluster() {
 async fn a_deleted_identity_keeps_its_status() {
     let scene = Scene::new();
     let mut identity: AWSClusterRoleIdentity = read("{metadata: {name: a}, spec: {roleARN: a}}");
-    identity.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-        Timestamp::UNIX_EPOCH,
-    ));
+    identity.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
     assert_eq!(reconcile(identity, &scene.context).await.status, None);
 }

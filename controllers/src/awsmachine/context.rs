@@ -30,10 +30,7 @@ pub struct MachineContext {
 impl MachineContext {
     /// The current moment.
     pub(super) fn now(&self) -> Moment {
-        Moment {
-            time: self.kubernetes.now(),
-            uptime: self.kubernetes.uptime(),
-        }
+        Moment { time: self.kubernetes.now(), uptime: self.kubernetes.uptime() }
     }
 
     /// Whether AWS may not show yet what a request at this time created.

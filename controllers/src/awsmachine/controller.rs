@@ -52,21 +52,17 @@ impl Reconciler for MachineReconciler {
             let identity = network.identity_ref.clone().unwrap_or_else(default);
             identity_group(&identity, Some(region))
         });
-        let identity = identity
-            .or_else(|| self.context.memory.identity_group(uid))
-            .or_else(|| {
-                let identity = spec.identity_ref.as_ref()?;
-                Some(identity_group(identity, spec.region.as_deref()))
-            });
+        let identity = identity.or_else(|| self.context.memory.identity_group(uid)).or_else(|| {
+            let identity = spec.identity_ref.as_ref()?;
+            Some(identity_group(identity, spec.region.as_deref()))
+        });
         let cluster = [cluster_group(&object.metadata)].into_iter();
         cluster.chain(account).chain(identity).collect()
     }
 
     fn forget(&self, object: &AWSMachine) {
         self.context.clouds.forget(&key(object));
-        self.context
-            .memory
-            .forget(object.metadata.uid.as_deref().unwrap_or_default());
+        self.context.memory.forget(object.metadata.uid.as_deref().unwrap_or_default());
     }
 }
 

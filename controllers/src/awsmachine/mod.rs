@@ -61,20 +61,15 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
         context.clouds.forget(&scope::key(&machine));
         let paused = status::paused(&machine, paused, context.kubernetes.now());
         let machine = write::allow_move(machine, &paused, context).await?;
-        return Ok(Outcome::done(machine)
-            .with_status(paused)
-            .because("the AWSMachine or its Cluster is paused"));
+        return Ok(Outcome::done(machine).with_status(paused).because("the AWSMachine or its Cluster is paused"));
     }
     let mut scope = MachineScope::new(machine, owners);
     if scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some() {
         let search_token = scope::search_token(&scope.machine);
         context.memory.end_search(scope.uid(), &search_token);
     }
-    let flow = if deleting {
-        Box::pin(delete(&mut scope, context)).await
-    } else {
-        Box::pin(run(&mut scope, context)).await
-    };
+    let flow =
+        if deleting { Box::pin(delete(&mut scope, context)).await } else { Box::pin(run(&mut scope, context)).await };
     match flow {
         Ok(()) if !deleting => {}
         Ok(()) => {
@@ -135,21 +130,13 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
     };
     match instance::observe(scope, &location, context).await? {
         Observed::Nothing => {}
-        Observed::Instance {
-            instance,
-            is_ours: true,
-            network,
-        } => {
+        Observed::Instance { instance, is_ours: true, network } => {
             update::update(scope, &instance, network.as_deref(), &location, context).await?;
             elastic_ip::ensure_associated(scope, &instance, network.as_deref(), &location, context).await?;
             targets::follow(scope, &instance, &location, context);
             secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
         }
-        Observed::Instance {
-            instance,
-            is_ours: false,
-            ..
-        } => {
+        Observed::Instance { instance, is_ours: false, .. } => {
             targets::leave_alone(scope, &instance.id, &location);
             // The data belongs to the AWSMachine, whatever tags the instance has lost.
             secrets::delete_unneeded(scope, Some(&instance), &location, context).await;

@@ -127,11 +127,7 @@ fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> 
     if let Err(problem) = evidence.owner {
         return Err(Reason::WithoutOwner(problem.clone()));
     }
-    match evidence
-        .claims
-        .iter()
-        .find(|other| has_claim(other, machine, &instance.id))
-    {
+    match evidence.claims.iter().find(|other| has_claim(other, machine, &instance.id)) {
         Some(other) => Err(Reason::Claimed(name_of(&other.machine))),
         None => Ok(named),
     }
@@ -197,11 +193,7 @@ pub(super) fn verified_owner(machine: &AWSMachine, named: Option<Arc<Machine>>) 
             && named.kind == AWSMachine::kind(&())
             && Some(&named.name) == machine.metadata.name.as_ref()
     });
-    if names_machine {
-        Ok(owner)
-    } else {
-        Err(OwnerProblem::NamesAnother)
-    }
+    if names_machine { Ok(owner) } else { Err(OwnerProblem::NamesAnother) }
 }
 
 /// The value of the annotation `adopt-instance`.
@@ -292,10 +284,7 @@ impl MachineTags<'_> {
     pub(super) fn lookup(&self, client_token: &str) -> Option<InstanceLookup> {
         let machine_name = self.machine_name();
         let is_valid = is_name(self.namespace) && is_name(self.machine) && machine_name.len() <= TAG_LENGTH;
-        is_valid.then(|| InstanceLookup {
-            client_token: client_token.to_owned(),
-            machine_name,
-        })
+        is_valid.then(|| InstanceLookup { client_token: client_token.to_owned(), machine_name })
     }
 
     /// The tags in the form of messages.

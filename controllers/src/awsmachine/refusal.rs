@@ -24,10 +24,7 @@ pub(super) fn launch_fingerprint(
     // The types contain neither floats nor unordered maps, so equal values have equal JSON.
     let spec = serde_json::to_vec(spec).unwrap_or_default();
     let network = serde_json::to_vec(&merged.network).unwrap_or_default();
-    CallFingerprint::of(
-        &"launch",
-        &(spec, network, user_data.expose(), credentials_and_region(location)),
-    )
+    CallFingerprint::of(&"launch", &(spec, network, user_data.expose(), credentials_and_region(location)))
 }
 
 /// The kind of a launch: what it has in common with the launches of the other machines of its template and version.
@@ -43,15 +40,7 @@ pub(super) fn kind_of_launch(
     let network = serde_json::to_vec(&merged.network).unwrap_or_default();
     let made_from = Replacement::of(metadata).to_string();
     let (cluster, version) = (&location.cluster_name, &owner.spec.version);
-    let facts = (
-        spec,
-        network,
-        made_from,
-        scope.namespace(),
-        cluster,
-        version,
-        credentials_and_region(location),
-    );
+    let facts = (spec, network, made_from, scope.namespace(), cluster, version, credentials_and_region(location));
     LaunchKind(CallFingerprint::of(&"kind", &facts).inputs)
 }
 

@@ -151,11 +151,7 @@ impl MachineScope {
 
     /// The tags of the machine's instance. `cluster` is the name of the cluster in tags.
     pub(super) fn tags<'a>(&'a self, cluster: &'a str) -> MachineTags<'a> {
-        MachineTags {
-            cluster,
-            namespace: self.namespace(),
-            machine: self.machine.machine_name(),
-        }
+        MachineTags { cluster, namespace: self.namespace(), machine: self.machine.machine_name() }
     }
 }
 
@@ -190,11 +186,7 @@ pub(super) struct Blocked {
 
 impl Blocked {
     pub(super) fn new(condition: ConditionUpdate, next: Next) -> Self {
-        Self {
-            condition,
-            next,
-            cause: None,
-        }
+        Self { condition, next, cause: None }
     }
 
     /// Blocked by a call to AWS that failed: the error gives the reason and the time of the next pass.
@@ -204,11 +196,7 @@ impl Blocked {
 
     /// Blocked by a call to AWS that failed, with a condition that says more than the class of the error.
     pub(super) fn by_error(condition: ConditionUpdate, error: &CloudError) -> Self {
-        Self {
-            condition,
-            next: retry::of_machine(error),
-            cause: Some(error.class),
-        }
+        Self { condition, next: retry::of_machine(error), cause: Some(error.class) }
     }
 
     /// Whether AWS has refused the call for good: it would refuse the same call again.

@@ -101,9 +101,8 @@ fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, c
 /// again, and no record would name it.
 fn may_be_stored_for(scope: &MachineScope, context: &MachineContext) -> Duration {
     let unanswered = context.memory.unanswered_store(scope.uid());
-    unanswered.map_or(Duration::ZERO, |at| {
-        (at + context.timing.visibility_age).saturating_sub(context.kubernetes.uptime())
-    })
+    unanswered
+        .map_or(Duration::ZERO, |at| (at + context.timing.visibility_age).saturating_sub(context.kubernetes.uptime()))
 }
 
 /// Waits until no call without an answer can store data any longer.
@@ -159,10 +158,8 @@ fn needed_for(scope: &MachineScope, instance: Option<&Instance>, context: &Machi
 /// with it the record.
 pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     for kept in recorded_or_assumed(scope, context).await? {
-        let message = format!(
-            "the AWSMachine is released once its bootstrap data {} is deleted: {UNANSWERED}",
-            kept.shown()
-        );
+        let message =
+            format!("the AWSMachine is released once its bootstrap data {} is deleted: {UNANSWERED}", kept.shown());
         let waiting = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
         await_stored(scope, waiting, context)?;
         let location = location::of_kept(scope, &kept, context).await?;
@@ -311,10 +308,7 @@ pub(super) async fn record(
 /// Deletes data that an earlier attempt has stored at another location than the network names now. The user may have
 /// changed the location because the identity has no permissions there.
 async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &MachineContext) -> Result<(), FlowError> {
-    let message = format!(
-        "the bootstrap data {} has to be deleted first: {UNANSWERED}",
-        kept.shown()
-    );
+    let message = format!("the bootstrap data {} has to be deleted first: {UNANSWERED}", kept.shown());
     let waiting = ConditionType::BootstrapDataReady.is_false(Reason::Failed, message);
     await_stored(scope, waiting, context)?;
     let location = location::of_kept(scope, kept, context).await?;
@@ -358,9 +352,7 @@ fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
              stored, because AWS did not allow that either"
         ),
     };
-    scope
-        .events
-        .push(EventDraft::warning("BootstrapDataAbandoned", message));
+    scope.events.push(EventDraft::warning("BootstrapDataAbandoned", message));
 }
 
 fn not_deleted(kept: &KeptData, error: &CloudError) -> String {

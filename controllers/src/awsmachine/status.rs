@@ -33,12 +33,7 @@ pub(super) fn summarize(scope: &MachineScope, now: Timestamp) -> AWSMachineStatu
     updates.push(not_paused(&scope.machine.metadata));
     updates.push(ready(&updates, scope));
     AWSMachineStatus {
-        conditions: conditions::merge(
-            &scope.status.conditions,
-            updates,
-            scope.machine.metadata.generation,
-            now,
-        ),
+        conditions: conditions::merge(&scope.status.conditions, updates, scope.machine.metadata.generation, now),
         ..scope.status.clone()
     }
 }
@@ -60,9 +55,7 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     let attention = attention(updates);
     let reason = attention.map_or(Reason::Ready, |update| update.reason);
     let trouble = attention.map(ConditionUpdate::in_words);
-    ConditionType::Ready
-        .is_true(reason)
-        .with_message(trouble.unwrap_or_default())
+    ConditionType::Ready.is_true(reason).with_message(trouble.unwrap_or_default())
 }
 
 /// The first condition that is not True and that `Ready` does not depend on. `Paused` is excluded.
@@ -70,9 +63,7 @@ fn attention(updates: &[ConditionUpdate]) -> Option<&ConditionUpdate> {
     let informs = |condition: ConditionType| {
         !condition.counts_for_ready() && !matches!(condition, ConditionType::Ready | ConditionType::Paused)
     };
-    let not_true = updates
-        .iter()
-        .filter(|update| informs(update.condition) && update.status != ConditionStatus::True);
+    let not_true = updates.iter().filter(|update| informs(update.condition) && update.status != ConditionStatus::True);
     not_true.min_by_key(|update| update.condition)
 }
 
@@ -97,9 +88,7 @@ pub(super) fn show(scope: &mut MachineScope, instance: &Instance) {
         status.addresses.clone_from(&instance.addresses);
     }
     if instance.state == InstanceState::Running {
-        status.initialization = Some(Initialization {
-            provisioned: Some(true),
-        });
+        status.initialization = Some(Initialization { provisioned: Some(true) });
     }
     if !instance.state.has_ended() && instance.state != InstanceState::Pending {
         status.has_run = Some(true);
@@ -124,18 +113,13 @@ fn in_words(reason: &StateReason) -> String {
 pub(super) fn instance_ready(instance: &Instance) -> ConditionUpdate {
     let id = &instance.id;
     let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
-    let why = instance
-        .state_reason
-        .as_ref()
-        .map(|reason| format!(": {}", in_words(reason)))
-        .unwrap_or_default();
+    let why = instance.state_reason.as_ref().map(|reason| format!(": {}", in_words(reason))).unwrap_or_default();
     match instance.state {
         InstanceState::Running => ConditionType::InstanceReady.is_true(Reason::Ready),
         InstanceState::Pending => not_ready(Reason::Pending, format!("instance {id} is starting")),
-        InstanceState::Stopping | InstanceState::Stopped => not_ready(
-            Reason::Stopped,
-            format!("instance {id} is stopped{why}: start it or delete the Machine"),
-        ),
+        InstanceState::Stopping | InstanceState::Stopped => {
+            not_ready(Reason::Stopped, format!("instance {id} is stopped{why}: start it or delete the Machine"))
+        }
         InstanceState::ShuttingDown | InstanceState::Terminated => not_ready(
             Reason::Terminated,
             format!(

@@ -70,22 +70,14 @@ impl LaunchUserData {
     ) -> Result<Self, Blocked> {
         let presigning = secrets.and_then(|secrets| secrets.presigning.as_ref());
         let Some(presigning) = presigning else {
-            return Ok(Self {
-                of_new: user_data,
-                of_recorded: None,
-                valid_from: None,
-            });
+            return Ok(Self { of_new: user_data, of_recorded: None, valid_from: None });
         };
         let now = whole_seconds(context.kubernetes.now());
         let of_recorded = match recorded(scope).filter(|from| presigning.is_valid(*from, now)) {
             Some(valid_from) => Some(sign(presigning, valid_from, location).await?),
             None => None,
         };
-        Ok(Self {
-            of_new: sign(presigning, now, location).await?,
-            of_recorded,
-            valid_from: Some(Time(now)),
-        })
+        Ok(Self { of_new: sign(presigning, now, location).await?, of_recorded, valid_from: Some(Time(now)) })
     }
 
     /// The user data of another attempt.

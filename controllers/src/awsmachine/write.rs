@@ -85,10 +85,7 @@ pub(super) async fn allow_move(
     let keeps_secrets = !KeptData::all(status).is_empty();
     // After a move, the client token of the instance contains the UID under which the host was allocated.
     let host = status.dedicated_host.as_ref().filter(|host| host.may_exist());
-    let is_launched = status
-        .launch
-        .as_ref()
-        .is_some_and(|launch| launch.instance_id().is_some());
+    let is_launched = status.launch.as_ref().is_some_and(|launch| launch.instance_id().is_some());
     let keeps_host = host.is_some() && !is_launched;
     let elastic_ip = status.elastic_ip.as_ref().map(|address| address.effective_phase());
     let may_get_address = elastic_ip == Some(ElasticIpPhase::Requested);

@@ -8,11 +8,8 @@ use capa_cloud::{Image, InstanceType};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// The resource names of device plugins for GPUs, by manufacturer in EC2's spelling.
-const GPU_RESOURCES: [(&str, &str); 3] = [
-    ("NVIDIA", "nvidia.com/gpu"),
-    ("AMD", "amd.com/gpu"),
-    ("Habana", "habana.ai/gaudi"),
-];
+const GPU_RESOURCES: [(&str, &str); 3] =
+    [("NVIDIA", "nvidia.com/gpu"), ("AMD", "amd.com/gpu"), ("Habana", "habana.ai/gaudi")];
 /// The resource name of the device plugin for AWS's own accelerators.
 const NEURON_RESOURCE: &str = "aws.amazon.com/neuron";
 
@@ -45,18 +42,13 @@ pub(super) fn of_node(spec: &AWSMachineSpec, instance_type: &InstanceType, image
     let node_info = NodeInfo {
         architecture: architecture(instance_type, image),
         // Without an image the operating system is not known.
-        operating_system: image.map(|image| {
-            if image.windows {
-                OperatingSystem::Windows
-            } else {
-                OperatingSystem::Linux
-            }
-        }),
+        operating_system: image.map(
+            |image| {
+                if image.windows { OperatingSystem::Windows } else { OperatingSystem::Linux }
+            },
+        ),
     };
-    NodeCapacity {
-        capacity,
-        node_info: (node_info != NodeInfo::default()).then_some(node_info),
-    }
+    NodeCapacity { capacity, node_info: (node_info != NodeInfo::default()).then_some(node_info) }
 }
 
 /// The reason why the image cannot run on this instance type, if any.
@@ -80,10 +72,7 @@ fn architecture(instance_type: &InstanceType, image: Option<&Image>) -> Option<A
         _ => None,
     };
     let of_image = image.and_then(|image| image.architecture.as_deref());
-    of_image.map_or_else(
-        || instance_type.architectures.iter().find_map(|name| known(name)),
-        known,
-    )
+    of_image.map_or_else(|| instance_type.architectures.iter().find_map(|name| known(name)), known)
 }
 
 #[cfg(test)]
@@ -102,12 +91,7 @@ mod tests {
     }
 
     fn image(architecture: &str, windows: bool) -> Image {
-        Image {
-            id: "ami-1".to_owned(),
-            architecture: Some(architecture.to_owned()),
-            windows,
-            ..Image::default()
-        }
+        Image { id: "ami-1".to_owned(), architecture: Some(architecture.to_owned()), windows, ..Image::default() }
     }
 
     fn resources(spec: &str, instance_type: &InstanceType) -> BTreeMap<String, String> {
@@ -117,9 +101,7 @@ mod tests {
     }
 
     fn expected<const N: usize>(resources: [(&str, &str); N]) -> BTreeMap<String, String> {
-        resources
-            .map(|(name, quantity)| (name.to_owned(), quantity.to_owned()))
-            .into()
+        resources.map(|(name, quantity)| (name.to_owned(), quantity.to_owned())).into()
     }
 
     #[test]
@@ -140,12 +122,8 @@ mod tests {
         accelerated.neuron_devices = 16;
         let mut resources = resources("{instanceType: any}", &accelerated);
         resources.retain(|resource, _| resource.contains('/'));
-        let known = [
-            ("nvidia.com/gpu", "8"),
-            ("amd.com/gpu", "1"),
-            ("habana.ai/gaudi", "4"),
-            ("aws.amazon.com/neuron", "16"),
-        ];
+        let known =
+            [("nvidia.com/gpu", "8"), ("amd.com/gpu", "1"), ("habana.ai/gaudi", "4"), ("aws.amazon.com/neuron", "16")];
         assert_eq!(resources, expected(known));
     }
 
@@ -163,10 +141,7 @@ mod tests {
         assert_eq!(node(&["x86_64_mac"], None), None);
         assert_eq!(node(&["arm64"], Some(image("arm64", false))), Some((arm64, linux)));
         // Kubernetes does not run on this architecture.
-        assert_eq!(
-            node(&["i386", "x86_64"], Some(image("i386", false))),
-            Some((None, linux))
-        );
+        assert_eq!(node(&["i386", "x86_64"], Some(image("i386", false))), Some((None, linux)));
         let windows = Some(OperatingSystem::Windows);
         assert_eq!(node(&["x86_64"], Some(image("x86_64", true))), Some((amd64, windows)));
     }
@@ -176,14 +151,8 @@ mod tests {
         let arm = instance_type(&["arm64"]);
         assert_eq!(mismatch(&arm, &image("arm64", false)), None);
         let message = mismatch(&arm, &image("x86_64", false)).unwrap();
-        assert!(
-            message.contains("ami-1") && message.contains("x86_64") && message.contains("t3.large"),
-            "{message}"
-        );
-        let untold = Image {
-            architecture: None,
-            ..image("", false)
-        };
+        assert!(message.contains("ami-1") && message.contains("x86_64") && message.contains("t3.large"), "{message}");
+        let untold = Image { architecture: None, ..image("", false) };
         assert_eq!(mismatch(&arm, &untold), None);
     }
 }

@@ -67,20 +67,13 @@ impl Aws {
             "ami-00000002" => "arm64",
             _ => return Ok(None),
         };
-        Ok(Some(Image {
-            id: id.to_owned(),
-            architecture: Some(architecture.to_owned()),
-            ..Image::default()
-        }))
+        Ok(Some(Image { id: id.to_owned(), architecture: Some(architecture.to_owned()), ..Image::default() }))
     }
 }
 
 impl TemplateClouds for Aws {
     fn templates(&self, _: &ResolvedIdentity, region: &str) -> Arc<dyn Reads> {
-        Arc::new(Self {
-            client: region.to_owned(),
-            ..self.clone()
-        })
+        Arc::new(Self { client: region.to_owned(), ..self.clone() })
     }
 }
 
@@ -117,11 +110,7 @@ impl Scene {
         );
         Self {
             kubernetes,
-            aws: Aws {
-                calls: Arc::default(),
-                errors: Arc::default(),
-                client: String::new(),
-            },
+            aws: Aws { calls: Arc::default(), errors: Arc::default(), client: String::new() },
             refusals: Refusals::default(),
             template: read(&yaml),
         }
@@ -159,10 +148,7 @@ impl Scene {
         self.template.status = Some(status.clone());
         assert_eq!(status.conditions.len(), 1, "{:?}", status.conditions);
         let condition = &status.conditions[0];
-        assert_eq!(
-            (condition.type_.as_str(), condition.observed_generation),
-            ("CapacityReady", Some(1))
-        );
+        assert_eq!((condition.type_.as_str(), condition.observed_generation), ("CapacityReady", Some(1)));
         Some(Pass {
             says: format!("{}/{}", condition.status, condition.reason),
             message: condition.message.clone(),
@@ -183,10 +169,7 @@ async fn capacity_is_looked_up_once_in_the_region_of_the_cluster() {
     let first = scene.written().await;
     assert_eq!((first.says.as_str(), first.cpu.as_deref()), ("True/Ready", Some("2")));
     assert_eq!(first.next, Next::AwaitChange);
-    assert_eq!(
-        scene.calls(),
-        ["eu-west-1 type t3.large", "eu-west-1 image ami-00000001"]
-    );
+    assert_eq!(scene.calls(), ["eu-west-1 type t3.large", "eu-west-1 image ami-00000001"]);
     assert!(scene.pass().await.is_none(), "nothing is written again");
     assert_eq!(scene.calls(), [""; 0], "nor asked");
 }
@@ -204,10 +187,7 @@ async fn a_template_says_what_it_waits_for_and_aws_is_not_asked() {
     let mut alone = Scene::new(spec);
     alone.template.metadata.owner_references = None;
     let waits = alone.written().await;
-    assert_eq!(
-        (waits.says.as_str(), waits.next),
-        ("Unknown/WaitingForOwnerCluster", Next::AwaitChange)
-    );
+    assert_eq!((waits.says.as_str(), waits.next), ("Unknown/WaitingForOwnerCluster", Next::AwaitChange));
     let mut early = Scene::new(spec);
     early.kubernetes.put_source("dev", FakeSource::unpublished());
     let waits = early.written().await;
@@ -217,9 +197,7 @@ async fn a_template_says_what_it_waits_for_and_aws_is_not_asked() {
     nowhere.kubernetes.put_source("dev", SourceOutcome::Undescribed);
     assert_eq!(nowhere.written().await.says, "Unknown/MissingField");
     let mut nobody = Scene::new(spec);
-    nobody
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    nobody.kubernetes.remove_identity(&IdentityReference::controller_default());
     assert_eq!(nobody.written().await.says, "Unknown/NotFound");
     for scene in [alone, early, nowhere, nobody] {
         assert_eq!(scene.calls(), [""; 0]);
@@ -278,18 +256,8 @@ async fn a_template_with_a_value_that_is_none_asks_for_nothing() {
 async fn a_template_that_cannot_launch_has_a_warning_and_few_lookups() {
     for (spec, says, part, cpu) in [
         ("instanceType: t99.huge", "False/InvalidSpec", "t99.huge", None),
-        (
-            "instanceType: t3.large, ami: {id: ami-0000dead}",
-            "False/NotFound",
-            "ami-0000dead",
-            Some("2"),
-        ),
-        (
-            "instanceType: t3.large, ami: {id: ami-00000002}",
-            "False/InvalidSpec",
-            "arm64",
-            Some("2"),
-        ),
+        ("instanceType: t3.large, ami: {id: ami-0000dead}", "False/NotFound", "ami-0000dead", Some("2")),
+        ("instanceType: t3.large, ami: {id: ami-00000002}", "False/InvalidSpec", "arm64", Some("2")),
     ] {
         let refused = Scene::new(spec).written().await;
         assert_eq!((refused.says.as_str(), refused.cpu.as_deref()), (says, cpu), "{spec}");
@@ -301,32 +269,18 @@ async fn a_template_that_cannot_launch_has_a_warning_and_few_lookups() {
 #[tokio::test]
 async fn what_aws_finds_invalid_is_seldom_asked_again() {
     let mut scene = Scene::new("instanceType: t3.large");
-    scene.fail_next(CloudError::answered(
-        "DescribeInstanceTypes",
-        "InvalidParameterValue",
-        "too long",
-    ));
+    scene.fail_next(CloudError::answered("DescribeInstanceTypes", "InvalidParameterValue", "too long"));
     let invalid = scene.written().await;
-    assert_eq!(
-        (invalid.says.as_str(), invalid.next),
-        ("False/InvalidSpec", Next::AwaitChange)
-    );
+    assert_eq!((invalid.says.as_str(), invalid.next), ("False/InvalidSpec", Next::AwaitChange));
 }
 
 #[tokio::test]
 async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     let mut scene = Scene::new("instanceType: t3.large");
     scene.template.status = Some(read("{capacity: {cpu: '4'}, conditions: []}"));
-    scene.fail_next(CloudError::answered(
-        "DescribeInstanceTypes",
-        "UnauthorizedOperation",
-        "no",
-    ));
+    scene.fail_next(CloudError::answered("DescribeInstanceTypes", "UnauthorizedOperation", "no"));
     let failed = scene.written().await;
-    assert_eq!(
-        (failed.says.as_str(), failed.cpu.as_deref()),
-        ("Unknown/Unauthorized", Some("4"))
-    );
+    assert_eq!((failed.says.as_str(), failed.cpu.as_deref()), ("Unknown/Unauthorized", Some("4")));
     let wait = Duration::from_secs(15);
     assert_eq!(failed.next, Next::Requeue(wait));
     scene.calls();
@@ -336,10 +290,7 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
     let turn = Duration::from_secs(3);
     scene.fail_next(CloudError::deferred("DescribeInstanceTypes", turn));
     let deferred = scene.written().await;
-    assert_eq!(
-        (deferred.says.as_str(), deferred.next),
-        ("Unknown/Throttled", Next::Deferred(turn))
-    );
+    assert_eq!((deferred.says.as_str(), deferred.next), ("Unknown/Throttled", Next::Deferred(turn)));
     let known = scene.written().await;
     assert_eq!((known.says.as_str(), known.cpu.as_deref()), ("True/Ready", Some("2")));
 }
@@ -347,23 +298,15 @@ async fn a_failed_call_keeps_what_was_known_and_is_repeated() {
 #[tokio::test]
 async fn a_template_names_an_unread_secret() {
     let mut scene = Scene::new("instanceType: t3.large");
-    scene.kubernetes.publish_network(
-        "dev",
-        "{region: eu-west-1, identityRef: {kind: AWSClusterStaticIdentity, name: static}}",
-    );
+    scene
+        .kubernetes
+        .publish_network("dev", "{region: eu-west-1, identityRef: {kind: AWSClusterStaticIdentity, name: static}}");
     let spec = "secretRef: keys, allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterStaticIdentity", "static", spec);
-    scene
-        .kubernetes
-        .refuse_secret("capa-rs-system", "keys", Some((403, "Forbidden")));
+    scene.kubernetes.identity_object("AWSClusterStaticIdentity", "static", spec);
+    scene.kubernetes.refuse_secret("capa-rs-system", "keys", Some((403, "Forbidden")));
     let unread = scene.written().await;
     assert_eq!((unread.says.as_str(), unread.next), ("Unknown/Failed", Next::Retry));
-    assert_eq!(
-        unread.message,
-        "Secret capa-rs-system/keys cannot be read: 403 Forbidden"
-    );
+    assert_eq!(unread.message, "Secret capa-rs-system/keys cannot be read: 403 Forbidden");
 }
 
 #[test]

@@ -76,11 +76,7 @@ async fn assert_effects(kind: &str, smallest: &str, rows: &[Row]) {
 async fn the_namespaces_of_an_identity_decide_who_may_use_it() {
     let kinds = [
         (CONTROLLER, "", "controller"),
-        (
-            ROLE,
-            "roleARN: 'arn:aws:iam::1:role/nodes'",
-            "arn:aws:iam::1:role/nodes",
-        ),
+        (ROLE, "roleARN: 'arn:aws:iam::1:role/nodes'", "arn:aws:iam::1:role/nodes"),
         (STATIC, "secretRef: keys", "AKIAKEYS"),
     ];
     for (kind, smallest, credentials) in kinds {
@@ -112,15 +108,9 @@ async fn the_namespaces_of_an_identity_decide_who_may_use_it() {
             "selector: {matchExpressions: [{key: team, operator: DoesNotExist}]}",
             "selector: {matchExpressions: [{key: team, operator: In, values: [b]}]}",
         ] {
-            let spec = format!(
-                "allowedNamespaces: {{{others}}}{}{smallest}",
-                if smallest.is_empty() { "" } else { ", " }
-            );
-            assert_eq!(
-                observed(kind, &spec).await,
-                json!({"problem": "NotAllowed"}),
-                "{kind}: {others}"
-            );
+            let spec =
+                format!("allowedNamespaces: {{{others}}}{}{smallest}", if smallest.is_empty() { "" } else { ", " });
+            assert_eq!(observed(kind, &spec).await, json!({"problem": "NotAllowed"}), "{kind}: {others}");
         }
     }
 }
@@ -132,19 +122,9 @@ async fn a_role_is_assumed_as_its_identity_says() {
         ROLE,
         smallest,
         &[
-            (
-                "roleARN",
-                "roleARN: 'arn:aws:iam::1:role/other'",
-                "/credentials",
-                json!("arn:aws:iam::1:role/other"),
-            ),
+            ("roleARN", "roleARN: 'arn:aws:iam::1:role/other'", "/credentials", json!("arn:aws:iam::1:role/other")),
             ("sessionName", "sessionName: ci", "/sessionName", json!("ci")),
-            (
-                "durationSeconds",
-                "durationSeconds: 3600",
-                "/durationSeconds",
-                json!(3600),
-            ),
+            ("durationSeconds", "durationSeconds: 3600", "/durationSeconds", json!(3600)),
             ("externalID", "externalID: shared", "/externalID", json!("shared")),
             ("inlinePolicy", "inlinePolicy: '{}'", "/inlinePolicy", json!("{}")),
             (

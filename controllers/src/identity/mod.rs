@@ -65,11 +65,7 @@ pub async fn resolve(
         if namespace_allowed(identity.allowed_namespaces(), request.namespace, labels.as_ref()) {
             return Ok(());
         }
-        let reason = if is_source {
-            Reason::SourceNotAllowed
-        } else {
-            Reason::NotAllowed
-        };
+        let reason = if is_source { Reason::SourceNotAllowed } else { Reason::NotAllowed };
         Err(IdentityProblem::new(
             reason,
             format!(
@@ -89,11 +85,7 @@ pub async fn resolve(
     let mut source = match hops.next() {
         Some(Identity::Static(identity)) => {
             let (secret, source) = access_key(kubernetes, &identity, request.identity_namespace).await?;
-            push_version(
-                &mut key,
-                secret.metadata.uid.as_deref(),
-                secret.metadata.resource_version.as_deref(),
-            );
+            push_version(&mut key, secret.metadata.uid.as_deref(), secret.metadata.resource_version.as_deref());
             source
         }
         _ => CredentialSource::Controller,
@@ -113,10 +105,7 @@ pub async fn resolve(
     Ok(ResolvedIdentity {
         key,
         source,
-        cluster: ClusterKey {
-            namespace: request.namespace.to_owned(),
-            name: request.cluster_name.to_owned(),
-        },
+        cluster: ClusterKey { namespace: request.namespace.to_owned(), name: request.cluster_name.to_owned() },
         is_for_one_cluster: names_cluster,
     })
 }
@@ -241,10 +230,7 @@ fn credentials(
         value(key).ok_or_else(|| {
             IdentityProblem::new(
                 Reason::CredentialsFailed,
-                format!(
-                    "Secret {namespace}/{} has no text under key {key}: add it",
-                    identity.spec.secret_ref
-                ),
+                format!("Secret {namespace}/{} has no text under key {key}: add it", identity.spec.secret_ref),
             )
         })
     };

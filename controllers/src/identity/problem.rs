@@ -15,10 +15,7 @@ pub struct IdentityProblem {
 
 impl IdentityProblem {
     pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-        }
+        Self { reason, message: message.into() }
     }
 
     /// The condition that reports the problem.
@@ -45,13 +42,7 @@ mod tests {
         let identity = IdentityReference::controller_default();
         let said = |code| described(&CloudError::answered("RunInstances", code, "words"), &identity);
         let refused = said("UnauthorizedOperation");
-        assert!(
-            refused.ends_with("the identity is AWSClusterControllerIdentity/default"),
-            "{refused}"
-        );
-        assert_eq!(
-            said("InvalidParameterValue"),
-            "RunInstances: InvalidParameterValue: words"
-        );
+        assert!(refused.ends_with("the identity is AWSClusterControllerIdentity/default"), "{refused}");
+        assert_eq!(said("InvalidParameterValue"), "RunInstances: InvalidParameterValue: words");
     }
 }

@@ -31,10 +31,7 @@ fn chain(kubernetes: &FakeKubernetes, count: usize) {
         let source = if hop == count {
             String::new()
         } else {
-            format!(
-                "sourceIdentityRef: {{kind: AWSClusterRoleIdentity, name: r{}}}",
-                hop + 1
-            )
+            format!("sourceIdentityRef: {{kind: AWSClusterRoleIdentity, name: r{}}}", hop + 1)
         };
         role(kubernetes, &format!("r{hop}"), &source);
     }
@@ -61,52 +58,23 @@ async fn a_chain_of_roles_is_assumed_from_its_source_outwards() {
         "externalID: '', sessionName: '', sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}",
     );
     let identity = resolved(&kubernetes, "{kind: AWSClusterRoleIdentity, name: team}").await;
-    let CredentialSource::Role {
-        role_arn,
-        session_name,
-        external_id,
-        duration_seconds,
-        policy_arns,
-        source,
-        ..
-    } = identity.unwrap().source
+    let CredentialSource::Role { role_arn, session_name, external_id, duration_seconds, policy_arns, source, .. } =
+        identity.unwrap().source
     else {
         panic!("no role")
     };
-    assert_eq!(
-        (role_arn.as_str(), session_name.as_str()),
-        ("arn:aws:iam::1:role/team", "ci")
-    );
+    assert_eq!((role_arn.as_str(), session_name.as_str()), ("arn:aws:iam::1:role/team", "ci"));
     assert_eq!((external_id.as_deref(), duration_seconds), (Some("shared"), 3600));
     assert_eq!(policy_arns, ["arn:p"]);
-    let CredentialSource::Role {
-        session_name,
-        external_id,
-        duration_seconds,
-        source,
-        ..
-    } = *source
-    else {
+    let CredentialSource::Role { session_name, external_id, duration_seconds, source, .. } = *source else {
         panic!("no second role")
     };
     assert_eq!(duration_seconds, 900, "what is documented is sent");
-    assert_eq!(
-        (session_name.as_str(), external_id),
-        ("capa-rs-team-a-dev", None),
-        "empty text is absent"
-    );
-    let CredentialSource::Static {
-        access_key_id,
-        secret_access_key,
-        session_token,
-    } = *source
-    else {
+    assert_eq!((session_name.as_str(), external_id), ("capa-rs-team-a-dev", None), "empty text is absent");
+    let CredentialSource::Static { access_key_id, secret_access_key, session_token } = *source else {
         panic!("no key")
     };
-    assert_eq!(
-        (access_key_id.as_str(), secret_access_key.expose_secret()),
-        ("AKIA", "hunter2")
-    );
+    assert_eq!((access_key_id.as_str(), secret_access_key.expose_secret()), ("AKIA", "hunter2"));
     assert!(session_token.is_none());
 }
 
@@ -119,22 +87,14 @@ async fn a_chain_is_at_most_five_identities_long() {
     chain(&kubernetes, 5);
     let problem = resolved(&kubernetes, first).await.unwrap_err();
     assert_eq!(problem.reason, Reason::NotFound);
-    assert!(
-        problem.message.contains("AWSClusterRoleIdentity/r1"),
-        "{}",
-        problem.message
-    );
+    assert!(problem.message.contains("AWSClusterRoleIdentity/r1"), "{}", problem.message);
 }
 
 #[tokio::test]
 async fn only_changes_of_chain_or_secret_change_the_identity_key() {
     let kubernetes = kubernetes();
     static_key(&kubernetes);
-    role(
-        &kubernetes,
-        "team",
-        "sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}",
-    );
+    role(&kubernetes, "team", "sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}");
     let reference = "{kind: AWSClusterRoleIdentity, name: team}";
     let mut keys = vec![resolved(&kubernetes, reference).await.unwrap().key];
     kubernetes.touch_role("team");
@@ -144,11 +104,7 @@ async fn only_changes_of_chain_or_secret_change_the_identity_key() {
     let spec = "secretRef: keys, allowedNamespaces: {}";
     kubernetes.identity_object("AWSClusterStaticIdentity", "key", spec);
     keys.push(resolved(&kubernetes, reference).await.unwrap().key);
-    role(
-        &kubernetes,
-        "team",
-        "sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}",
-    );
+    role(&kubernetes, "team", "sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}");
     keys.push(resolved(&kubernetes, reference).await.unwrap().key);
     keys.dedup();
     assert_eq!(keys.len(), 4, "{keys:?}");
@@ -201,22 +157,11 @@ fn a_session_name_that_is_cut_stays_unique() {
     };
     assert_eq!(name("team-a", "dev"), "capa-rs-team-a-dev");
     let (namespace, cluster) = ("n".repeat(40), "c".repeat(15));
-    assert_eq!(
-        name(&namespace, &cluster),
-        format!("capa-rs-{namespace}-{cluster}"),
-        "64 characters"
-    );
+    assert_eq!(name(&namespace, &cluster), format!("capa-rs-{namespace}-{cluster}"), "64 characters");
     let long = "c".repeat(40);
-    let (first, second) = (
-        name(&namespace, &format!("{long}-1")),
-        name(&namespace, &format!("{long}-2")),
-    );
+    let (first, second) = (name(&namespace, &format!("{long}-1")), name(&namespace, &format!("{long}-2")));
     assert_eq!((first.len(), second.len()), (64, 64));
     assert_ne!(first, second);
     assert!(first.starts_with(&format!("capa-rs-{namespace}-")), "{first}");
-    assert_eq!(
-        first,
-        name(&namespace, &format!("{long}-1")),
-        "of one cluster it is always the same"
-    );
+    assert_eq!(first, name(&namespace, &format!("{long}-1")), "of one cluster it is always the same");
 }

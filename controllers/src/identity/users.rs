@@ -149,9 +149,7 @@ mod tests {
             let uses = cluster_uses(&cluster(named), &reference(identity), &find);
             assert_eq!(uses, expected, "{named} {identity}");
         }
-        let default: AWSCluster = read(&format!(
-            "{{{API}, kind: AWSCluster, metadata: {{name: dev}}, spec: {{}}}}"
-        ));
+        let default: AWSCluster = read(&format!("{{{API}, kind: AWSCluster, metadata: {{name: dev}}, spec: {{}}}}"));
         assert!(cluster_uses(&default, &IdentityReference::controller_default(), &find));
     }
 
@@ -202,10 +200,7 @@ mod tests {
             watched_identity(&identity)
         };
         let before = identity("uid: a, generation: 1, resourceVersion: '1'");
-        assert_eq!(
-            identity("uid: a, generation: 1, resourceVersion: '2', labels: {a: b}"),
-            before
-        );
+        assert_eq!(identity("uid: a, generation: 1, resourceVersion: '2', labels: {a: b}"), before);
         assert_ne!(identity("uid: a, generation: 2, resourceVersion: '2'"), before);
         assert_ne!(identity("uid: b, generation: 1, resourceVersion: '2'"), before);
         let deleted = identity("uid: a, generation: 1, deletionTimestamp: '2026-01-01T00:00:00Z'");

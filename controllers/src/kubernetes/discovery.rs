@@ -35,18 +35,12 @@ pub(super) async fn discover(client: &Client, kind: &SourceKind) -> Result<Optio
     };
     let version = labels.as_ref().and_then(|labels| newest(labels.get(CONTRACT_LABEL)?));
     let resource = match version {
-        Some(version) => ApiResource {
-            api_version: GroupVersion::gv(&kind.group, &version).api_version(),
-            version,
-            ..resource
-        },
+        Some(version) => {
+            ApiResource { api_version: GroupVersion::gv(&kind.group, &version).api_version(), version, ..resource }
+        }
         None => resource,
     };
-    Ok(Some(Kind {
-        resource,
-        is_namespaced,
-        publishes_network: publishes_network(labels.as_ref()),
-    }))
+    Ok(Some(Kind { resource, is_namespaced, publishes_network: publishes_network(labels.as_ref()) }))
 }
 
 /// The resource of a kind of a named group, and whether it is namespaced.
@@ -59,9 +53,8 @@ async fn served(client: &Client, kind: &SourceKind) -> Result<Option<(ApiResourc
     };
     // Many providers share a group, so the group's preferred version may not contain the kind.
     let anywhere = || group.resources_by_stability().into_iter();
-    let found = group
-        .recommended_kind(&kind.kind)
-        .or_else(|| anywhere().find(|(resource, _)| resource.kind == kind.kind));
+    let found =
+        group.recommended_kind(&kind.kind).or_else(|| anywhere().find(|(resource, _)| resource.kind == kind.kind));
     Ok(found.map(|(resource, capabilities)| (resource, capabilities.scope == Scope::Namespaced)))
 }
 
@@ -92,9 +85,7 @@ fn attempted(kind: &SourceKind) -> String {
 /// The highest version of a list joined by `_`, in the order of Kubernetes: v2 > v1 > v1beta2 > v1beta1 > v1alpha1.
 fn newest(versions: &str) -> Option<String> {
     let highest = versions.split('_').filter(|version| !version.is_empty());
-    highest
-        .max_by_key(|version| Version::parse(version).priority())
-        .map(str::to_owned)
+    highest.max_by_key(|version| Version::parse(version).priority()).map(str::to_owned)
 }
 
 #[cfg(test)]

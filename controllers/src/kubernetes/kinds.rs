@@ -49,10 +49,7 @@ pub(super) struct KindCache {
 
 impl KindCache {
     pub(super) fn new(missing_age: Duration) -> Self {
-        Self {
-            missing_age,
-            entries: Mutex::default(),
-        }
+        Self { missing_age, entries: Mutex::default() }
     }
 
     /// The stored result of the discovery of a kind.
@@ -66,10 +63,7 @@ impl KindCache {
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| self.is_fresh(entry));
         if entries.len() >= MAX_ENTRIES {
-            let oldest = entries
-                .iter()
-                .min_by_key(|(_, entry)| entry.at)
-                .map(|(key, _)| key.clone());
+            let oldest = entries.iter().min_by_key(|(_, entry)| entry.at).map(|(key, _)| key.clone());
             oldest.and_then(|oldest| entries.remove(&oldest));
         }
         let at = Instant::now();
@@ -81,10 +75,7 @@ impl KindCache {
     /// A kind that was discovered recently stays.
     pub(super) fn doubt(&self, kind: &SourceKind) {
         let mut entries = self.entries.lock();
-        if entries
-            .get(kind)
-            .is_some_and(|entry| entry.at.elapsed() >= self.missing_age)
-        {
+        if entries.get(kind).is_some_and(|entry| entry.at.elapsed() >= self.missing_age) {
             entries.remove(kind);
         }
     }
@@ -104,10 +95,7 @@ mod tests {
     use super::*;
 
     fn example(kind: &str) -> SourceKind {
-        SourceKind {
-            group: "example.org".into(),
-            kind: kind.into(),
-        }
+        SourceKind { group: "example.org".into(), kind: kind.into() }
     }
 
     fn served(kind: &str, publishes_network: bool) -> Known {
@@ -118,11 +106,7 @@ mod tests {
             kind: kind.into(),
             plural: format!("{}s", kind.to_lowercase()),
         };
-        Known::Served(Kind {
-            resource,
-            is_namespaced: true,
-            publishes_network,
-        })
+        Known::Served(Kind { resource, is_namespaced: true, publishes_network })
     }
 
     #[tokio::test(start_paused = true)]

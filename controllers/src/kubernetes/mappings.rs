@@ -22,10 +22,7 @@ pub(super) struct Mappings {
 
 impl Mappings {
     pub(super) fn new(objects: Store<AWSNetworkMapping>) -> Self {
-        Self {
-            objects,
-            compiled: Mutex::default(),
-        }
+        Self { objects, compiled: Mutex::default() }
     }
 
     /// An AWSNetworkMapping by its name.

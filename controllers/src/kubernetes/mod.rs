@@ -122,10 +122,7 @@ impl KubernetesClient {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
         let api: Api<Guarded<K>> = Api::namespaced(self.client.clone(), &namespace);
-        let parameters = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match api.patch(&name, &parameters, &Patch::Merge(patch)).await {
             Ok(patched) => {
                 self.runtime.writes.written(&patched);
@@ -174,25 +171,15 @@ async fn secret(client: &Client, namespace: &str, name: &str) -> Result<Option<S
         return Ok(None);
     }
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    api.get_opt(name)
-        .await
-        .map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
+    api.get_opt(name).await.map_err(|error| failed(format!("read Secret {namespace}/{name}"), error))
 }
 
 fn failed(attempted: String, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> KubernetesError {
-    KubernetesError {
-        attempted,
-        source: source.into(),
-    }
+    KubernetesError { attempted, source: source.into() }
 }
 
 fn without(object: &impl Resource, finalizer: &str) -> Vec<String> {
-    object
-        .finalizers()
-        .iter()
-        .filter(|present| *present != finalizer)
-        .cloned()
-        .collect()
+    object.finalizers().iter().filter(|present| *present != finalizer).cloned().collect()
 }
 
 fn named<K>(store: &Store<K>, name: &str) -> Option<Arc<K>>
@@ -213,10 +200,7 @@ impl Kubernetes for KubernetesClient {
     }
 
     fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
-        self.caches
-            .clusters
-            .store()
-            .get(&ObjectRef::new(name).within(namespace))
+        self.caches.clusters.store().get(&ObjectRef::new(name).within(namespace))
     }
 
     fn identity(&self, reference: &IdentityReference) -> Option<Identity> {
@@ -254,17 +238,11 @@ impl NetworkKubernetes for KubernetesClient {
 #[async_trait]
 impl MachineKubernetes for KubernetesClient {
     fn machine(&self, namespace: &str, name: &str) -> Option<Arc<Machine>> {
-        self.caches
-            .machines
-            .store()
-            .get(&ObjectRef::new(name).within(namespace))
+        self.caches.machines.store().get(&ObjectRef::new(name).within(namespace))
     }
 
     fn aws_machine(&self, namespace: &str, name: &str) -> Option<Arc<AWSMachine>> {
-        self.caches
-            .aws_machines
-            .store()
-            .get(&ObjectRef::new(name).within(namespace))
+        self.caches.aws_machines.store().get(&ObjectRef::new(name).within(namespace))
     }
 
     fn machines_of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<AWSMachine>> {
@@ -288,9 +266,7 @@ impl MachineKubernetes for KubernetesClient {
         let publishes = |cluster: &AWSCluster| publishes_target_group(cluster, arn);
         let publishing = self.caches.aws_clusters.store().state_filter(publishes);
         let clusters = self.caches.clusters.store();
-        let owners = publishing
-            .iter()
-            .filter_map(|cluster| owner_that_names(cluster, clusters));
+        let owners = publishing.iter().filter_map(|cluster| owner_that_names(cluster, clusters));
         owners.collect()
     }
 
@@ -298,19 +274,12 @@ impl MachineKubernetes for KubernetesClient {
         let mut finalizers = machine.finalizers().to_vec();
         finalizers.push(meta::MACHINE_FINALIZER.to_owned());
         let patched = self.put_finalizers(machine, finalizers, "add the finalizer of").await?;
-        patched.ok_or_else(|| {
-            failed(
-                format!("add the finalizer of {}", machine.name_any()),
-                "the object is gone",
-            )
-        })
+        patched.ok_or_else(|| failed(format!("add the finalizer of {}", machine.name_any()), "the object is gone"))
     }
 
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
         let finalizers = without(machine, meta::MACHINE_FINALIZER);
-        self.put_finalizers(machine, finalizers, "remove the finalizer of")
-            .await
-            .map(drop)
+        self.put_finalizers(machine, finalizers, "remove the finalizer of").await.map(drop)
     }
 
     async fn confirm(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
@@ -329,8 +298,7 @@ impl MachineKubernetes for KubernetesClient {
     }
 
     async fn block_move(&self, machine: &AWSMachine, account_id: &str) -> Result<AWSMachine, KubernetesError> {
-        self.annotate(machine, json!({meta::BLOCK_MOVE_ANNOTATION: account_id}))
-            .await
+        self.annotate(machine, json!({meta::BLOCK_MOVE_ANNOTATION: account_id})).await
     }
 
     async fn allow_move(&self, machine: &AWSMachine, instance_id: Option<&str>) -> Result<AWSMachine, KubernetesError> {
@@ -367,12 +335,7 @@ impl MachineKubernetes for KubernetesClient {
             "spec": {"providerID": provider_id, "instanceID": instance_id},
         });
         let patched = self.patch(machine, patch, "publish the ids of").await?;
-        patched.ok_or_else(|| {
-            failed(
-                format!("publish the ids of {}", machine.name_any()),
-                "the object is gone",
-            )
-        })
+        patched.ok_or_else(|| failed(format!("publish the ids of {}", machine.name_any()), "the object is gone"))
     }
 }
 
@@ -400,9 +363,7 @@ impl ClusterKubernetes for KubernetesClient {
 
     fn held_machines(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
         let machines = machines_of_cluster(self.caches.aws_machines.store(), namespace, cluster);
-        let held = machines
-            .iter()
-            .filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
+        let held = machines.iter().filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
         held.map(|machine| machine.name_any()).collect()
     }
 
@@ -443,9 +404,7 @@ impl ClusterKubernetes for KubernetesClient {
 
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         let finalizers = without(cluster, meta::CLUSTER_FINALIZER);
-        let patched = self
-            .put_finalizers(cluster, finalizers, "remove the finalizer of")
-            .await?;
+        let patched = self.put_finalizers(cluster, finalizers, "remove the finalizer of").await?;
         Ok(patched.unwrap_or_else(|| cluster.clone()))
     }
 }

@@ -68,11 +68,7 @@ struct UnderWay {
 
 impl SharedReads {
     pub(super) fn new(timing: Timing) -> Self {
-        Self {
-            timing,
-            objects: Mutex::default(),
-            listeners: Mutex::default(),
-        }
+        Self { timing, objects: Mutex::default(), listeners: Mutex::default() }
     }
 
     /// The objects that waited for a slow read, when the read has ended.
@@ -139,11 +135,8 @@ impl SharedReads {
         F: Future<Output = SourceRead> + Send + 'static,
     {
         let (sender, answer) = watch::channel(None);
-        let under_way = Arc::new(UnderWay {
-            began: Instant::now(),
-            answer,
-            waiting: Mutex::new(Some(BTreeSet::new())),
-        });
+        let under_way =
+            Arc::new(UnderWay { began: Instant::now(), answer, waiting: Mutex::new(Some(BTreeSet::new())) });
         let (reads, read) = (Arc::clone(self), Arc::clone(&under_way));
         tokio::spawn(async move {
             // The fetch is a task of its own, so that a panic is the failure of this read and its readers are woken.
@@ -187,11 +180,7 @@ impl SharedReads {
             Some(before) if is_same(&before) => before,
             _ => shown,
         };
-        object.last = Some(Reading {
-            read: read.clone(),
-            at: Instant::now(),
-            good_for,
-        });
+        object.last = Some(Reading { read: read.clone(), at: Instant::now(), good_for });
         read
     }
 
@@ -267,32 +256,17 @@ mod tests {
     use crate::kubernetes_api::NetworkReaderKind;
 
     fn key(name: &str) -> Key {
-        let reference = ContractReference {
-            api_group: "example.org".into(),
-            kind: "Landscape".into(),
-            name: name.into(),
-        };
-        Key {
-            namespace: "team-a".into(),
-            request: SourceRequest::infrastructure(&reference),
-            mapping: None,
-        }
+        let reference =
+            ContractReference { api_group: "example.org".into(), kind: "Landscape".into(), name: name.into() };
+        Key { namespace: "team-a".into(), request: SourceRequest::infrastructure(&reference), mapping: None }
     }
 
     fn answer(outcome: SourceOutcome) -> SourceRead {
-        SourceRead {
-            trust: Trust::Placement,
-            fields: vec![],
-            outcome,
-        }
+        SourceRead { trust: Trust::Placement, fields: vec![], outcome }
     }
 
     fn machine(number: usize) -> NetworkReader {
-        NetworkReader {
-            kind: NetworkReaderKind::Machine,
-            namespace: "team-a".into(),
-            name: format!("m{number}"),
-        }
+        NetworkReader { kind: NetworkReaderKind::Machine, namespace: "team-a".into(), name: format!("m{number}") }
     }
 
     /// The objects that were woken until now.
@@ -369,10 +343,7 @@ mod tests {
         };
         assert_eq!(
             (code, text.as_str()),
-            (
-                None,
-                "failed to read Landscape/l in namespace team-a: no answer within 45s"
-            )
+            (None, "failed to read Landscape/l in namespace team-a: no answer within 45s")
         );
         assert_eq!(fetches.load(Ordering::SeqCst), 1);
     }
@@ -391,16 +362,10 @@ mod tests {
         let Some(SourceOutcome::Unreadable { text, .. }) = read_within(&reads, "l", 0, Duration::ZERO).await else {
             panic!("the read has ended");
         };
-        assert_eq!(
-            text,
-            "failed to read Landscape/l in namespace team-a: the read panicked"
-        );
+        assert_eq!(text, "failed to read Landscape/l in namespace team-a: the read panicked");
         tokio::time::advance(Timing::default().source_retry).await;
         let anew = read_within(&reads, "l", 0, Duration::ZERO).await;
-        assert!(
-            matches!(anew, Some(SourceOutcome::Undescribed)),
-            "another read has begun"
-        );
+        assert!(matches!(anew, Some(SourceOutcome::Undescribed)), "another read has begun");
     }
 
     #[tokio::test(start_paused = true)]

@@ -77,10 +77,7 @@ impl SourceChecks {
         for access in &mut accesses {
             access.is_described |= is_complete;
         }
-        DescribedNetwork {
-            network: merged.network,
-            sources: accesses,
-        }
+        DescribedNetwork { network: merged.network, sources: accesses }
     }
 
     async fn access(

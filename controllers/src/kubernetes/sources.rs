@@ -54,10 +54,7 @@ impl SourceReader {
             mappings: Mappings::new(mappings),
             evaluations: Semaphore::new(EVALUATIONS),
         };
-        Self {
-            reads: Arc::new(SharedReads::new(timing)),
-            requests: Arc::new(requests),
-        }
+        Self { reads: Arc::new(SharedReads::new(timing)), requests: Arc::new(requests) }
     }
 
     /// Drops the read of a changed object of a watched kind.
@@ -176,10 +173,7 @@ impl Requests {
             SourceObjects::Selected(selector) => {
                 let parameters = ListParams::default().labels(selector).limit(MAX_OBJECTS);
                 let listed = api.list(&parameters).await;
-                if listed
-                    .as_ref()
-                    .is_ok_and(|list| list.metadata.continue_.as_deref().unwrap_or_default() != "")
-                {
+                if listed.as_ref().is_ok_and(|list| list.metadata.continue_.as_deref().unwrap_or_default() != "") {
                     return Ok(Fetched::Nothing(SourceOutcome::Unreadable {
                         code: None,
                         text: format!("{request} matches more than {MAX_OBJECTS} objects: narrow its selector"),
@@ -191,9 +185,7 @@ impl Requests {
         match fetched {
             Ok(objects) if objects.is_empty() => Ok(Fetched::Nothing(SourceOutcome::NotFound)),
             Ok(objects) => {
-                let objects = objects
-                    .into_iter()
-                    .map(|object| serde_json::to_value(object).unwrap_or_default());
+                let objects = objects.into_iter().map(|object| serde_json::to_value(object).unwrap_or_default());
                 Ok(Fetched::Objects(objects.collect(), description))
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -217,10 +209,9 @@ impl Requests {
             tokio::task::spawn_blocking(move || description.network(&request.kind, &objects, request.role)).await
         };
         let outcome = match evaluated {
-            Ok((name, network)) => SourceOutcome::Described {
-                name,
-                network: network.map(|network| network.map(Box::new)),
-            },
+            Ok((name, network)) => {
+                SourceOutcome::Described { name, network: network.map(|network| network.map(Box::new)) }
+            }
             Err(_) => SourceOutcome::Unreadable {
                 code: None,
                 text: format!("failed to evaluate the description of {request}"),
@@ -258,8 +249,5 @@ fn unreadable(error: &KubernetesError) -> SourceOutcome {
         }
         _ => (None, error.source.to_string()),
     };
-    SourceOutcome::Unreadable {
-        code,
-        text: format!("{error}: {said}"),
-    }
+    SourceOutcome::Unreadable { code, text: format!("{error}: {said}") }
 }

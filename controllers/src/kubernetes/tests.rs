@@ -49,12 +49,7 @@ fn unconnected() -> KubernetesClient {
 }
 
 fn cache<K: CachedKind>(runtime: &Runtime, tasks: &mut Tasks) -> ObjectCache<K> {
-    ObjectCache::start(
-        runtime,
-        tasks,
-        Api::all(runtime.client.clone()),
-        watcher::Config::default(),
-    )
+    ObjectCache::start(runtime, tasks, Api::all(runtime.client.clone()), watcher::Config::default())
 }
 
 #[tokio::test]

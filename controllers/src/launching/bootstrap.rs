@@ -64,13 +64,7 @@ pub(crate) fn bootstrap_data(
             format!("the bootstrap Secret {name} that the Machine names does not exist yet"),
         ));
     };
-    let value = |key: &str| {
-        secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get(key))
-            .map(|bytes| bytes.0.as_slice())
-    };
+    let value = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|bytes| bytes.0.as_slice());
     let Some(data) = value("value").filter(|data| !data.is_empty()) else {
         return Err(not_ready(
             Reason::WaitingForBootstrapData,
@@ -128,11 +122,7 @@ fn for_ignition(
 /// The user data, if EC2 accepts its size.
 fn inline(sent: Vec<u8>, secret: &str, packing: impl FnOnce() -> Packing) -> Result<BootstrapData, ConditionUpdate> {
     if sent.len() > UserData::MAX_BYTES {
-        let too_large = TooLarge {
-            secret,
-            bytes: sent.len(),
-            packing: packing(),
-        };
+        let too_large = TooLarge { secret, bytes: sent.len(), packing: packing() };
         return Err(not_ready(Reason::TooLarge, too_large.to_string()));
     }
     Ok(BootstrapData::Inline(UserData::new(sent)))
@@ -191,10 +181,9 @@ impl fmt::Display for TooLarge<'_> {
         let shorten = format!("shorten the bootstrap data in Secret {secret}");
         match self.packing {
             Packing::Done => write!(formatter, "it is compressed, so {shorten}"),
-            Packing::AsItIs => write!(
-                formatter,
-                "data that is neither for cloud-init nor for Ignition is sent as it is, so {shorten}"
-            ),
+            Packing::AsItIs => {
+                write!(formatter, "data that is neither for cloud-init nor for Ignition is sent as it is, so {shorten}")
+            }
             Packing::Unread => write!(
                 formatter,
                 "Ignition reads compressed data from version 3.1 on, so {shorten}, or set \
@@ -223,14 +212,8 @@ mod tests {
     use super::*;
 
     fn secret(entries: &[(&str, &[u8])]) -> Secret {
-        let data = entries
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec())))
-            .collect();
-        Secret {
-            data: Some(data),
-            ..Secret::default()
-        }
+        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec()))).collect();
+        Secret { data: Some(data), ..Secret::default() }
     }
 
     fn spec(yaml: &str) -> AWSMachineSpec {
@@ -275,28 +258,15 @@ mod tests {
         assert_eq!(refusal(INLINE, Some(&secret(&[]))), Reason::WaitingForBootstrapData);
         let other = secret(&[("value", b"[settings]"), ("format", b"bottlerocket")]);
         for not_for_ignition in [&good, &other] {
-            assert_eq!(
-                refusal("ignition: {version: '3.4'}", Some(not_for_ignition)),
-                Reason::UnsupportedFormat
-            );
+            assert_eq!(refusal("ignition: {version: '3.4'}", Some(not_for_ignition)), Reason::UnsupportedFormat);
         }
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
         // cloud-init reads this format only from user data, not from the configuration that the boot hook sets.
         let archive = secret(&[("value", b"#cloud-config-archive")]);
-        for delivery in [
-            "publicIP: false",
-            "cloudInit: {secureSecretsBackend: ssm-parameter-store}",
-        ] {
-            assert_eq!(
-                refusal(delivery, Some(&archive)),
-                Reason::UnsupportedFormat,
-                "{delivery}"
-            );
+        for delivery in ["publicIP: false", "cloudInit: {secureSecretsBackend: ssm-parameter-store}"] {
+            assert_eq!(refusal(delivery, Some(&archive)), Reason::UnsupportedFormat, "{delivery}");
         }
-        assert_eq!(
-            user_data(&spec(INLINE), Some(&archive)).expose(),
-            b"#cloud-config-archive"
-        );
+        assert_eq!(user_data(&spec(INLINE), Some(&archive)).expose(), b"#cloud-config-archive");
     }
 
     #[test]
@@ -311,11 +281,7 @@ mod tests {
         let windows = secret(&[("value", script), ("format", b"powershell-xml")]);
         for delivery in ["", INLINE, "uncompressedUserData: false"] {
             let sent = bootstrap_data(&spec(delivery), Some(&windows), "boot").unwrap();
-            assert_eq!(
-                sent,
-                BootstrapData::Inline(UserData::new(script.to_vec())),
-                "{delivery}"
-            );
+            assert_eq!(sent, BootstrapData::Inline(UserData::new(script.to_vec())), "{delivery}");
         }
         let large = vec![b'x'; UserData::MAX_BYTES + 1];
         let large = secret(&[("value", &large), ("format", b"powershell-xml")]);
@@ -329,16 +295,8 @@ mod tests {
         let ignition = secret(&[("value", b"{}"), ("format", b"ignition")]);
         let data = || UserData::new(b"{}".to_vec());
         for (field, set, expected) in [
-            (
-                "ignition.storageType",
-                "ignition: {storageType: UnencryptedUserData}",
-                BootstrapData::Inline(data()),
-            ),
-            (
-                "ignition.storageType",
-                "ignition: {storageType: ClusterObjectStore}",
-                BootstrapData::InBucket(data()),
-            ),
+            ("ignition.storageType", "ignition: {storageType: UnencryptedUserData}", BootstrapData::Inline(data())),
+            ("ignition.storageType", "ignition: {storageType: ClusterObjectStore}", BootstrapData::InBucket(data())),
             ("ignition", "ignition: {}", BootstrapData::InBucket(data())),
             ("nothing", "publicIP: false", BootstrapData::InBucket(data())),
             ("cloudInit", INLINE, BootstrapData::InBucket(data())),
@@ -358,10 +316,7 @@ mod tests {
         };
         assert!(sent("3.1", false).is_ok());
         let advised = sent("3.1", true).unwrap_err();
-        assert!(
-            advised.contains("set spec.template.spec.uncompressedUserData: false"),
-            "{advised}"
-        );
+        assert!(advised.contains("set spec.template.spec.uncompressedUserData: false"), "{advised}");
         let unread = sent("2.3", false).unwrap_err();
         assert!(unread.contains("from version 3.1 on"), "{unread}");
     }
@@ -373,10 +328,7 @@ mod tests {
         for (spec_yaml, backend) in [
             ("cloudInit: {}", SecretsBackend::SecretsManager),
             ("publicIP: false", SecretsBackend::SecretsManager),
-            (
-                "cloudInit: {secureSecretsBackend: ssm-parameter-store}",
-                SecretsBackend::SsmParameterStore,
-            ),
+            ("cloudInit: {secureSecretsBackend: ssm-parameter-store}", SecretsBackend::SsmParameterStore),
         ] {
             let found = bootstrap_data(&spec(spec_yaml), Some(&large), "boot").unwrap();
             let BootstrapData::Stored(chosen, kept) = found else {
@@ -402,33 +354,15 @@ mod tests {
         let most = UserData::MAX_BYTES;
         let packed = gzip(&random(most));
         let table: [(&str, Vec<u8>, &str); 5] = [
-            (
-                INLINE,
-                vec![b'x'; most + 1],
-                "set spec.template.spec.uncompressedUserData: false in a new",
-            ),
+            (INLINE, vec![b'x'; most + 1], "set spec.template.spec.uncompressedUserData: false in a new"),
             (INLINE, random(most + 1), "so shorten the bootstrap data in Secret boot"),
-            (
-                INLINE,
-                packed.clone(),
-                "it is compressed in the Secret already, so shorten",
-            ),
-            (
-                &compressed,
-                packed,
-                "it is compressed in the Secret already, so shorten",
-            ),
-            (
-                &compressed,
-                random(most + 1),
-                "it is compressed, so shorten the bootstrap data in Secret boot",
-            ),
+            (INLINE, packed.clone(), "it is compressed in the Secret already, so shorten"),
+            (&compressed, packed, "it is compressed in the Secret already, so shorten"),
+            (&compressed, random(most + 1), "it is compressed, so shorten the bootstrap data in Secret boot"),
         ];
         for (row, (spec_yaml, data, expected)) in table.into_iter().enumerate() {
             let secret = secret(&[("value", &data)]);
-            let message = bootstrap_data(&spec(spec_yaml), Some(&secret), "boot")
-                .unwrap_err()
-                .message;
+            let message = bootstrap_data(&spec(spec_yaml), Some(&secret), "boot").unwrap_err().message;
             assert!(message.contains(expected), "{row}: {message}");
             let advises = message.contains("uncompressedUserData");
             assert_eq!(advises, row == 0, "{row}: {message}");

@@ -24,16 +24,8 @@ const RANCHER: (&str, &str, &str) = ("rke.cattle.io", "RKEBootstrap", "rke.cattl
 /// The purposes of Secrets of this type. The name of such a Secret is the name of a cluster followed by a purpose. All
 /// but the last are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and
 /// RKE2 join.
-const PURPOSES: [&str; 8] = [
-    "kubeconfig",
-    "user-kubeconfig",
-    "ca",
-    "etcd",
-    "sa",
-    "proxy",
-    "apiserver-etcd-client",
-    "token",
-];
+const PURPOSES: [&str; 8] =
+    ["kubeconfig", "user-kubeconfig", "ca", "etcd", "sa", "proxy", "apiserver-etcd-client", "token"];
 
 /// Refuses a name that no Secret can have. A request with such a name could reach another object than a Secret.
 pub(crate) fn validate_name(name: &str) -> Result<(), ConditionUpdate> {
@@ -194,41 +186,16 @@ mod tests {
         let data = "rke.cattle.io/bootstrap";
         let table = [
             ("w0-machine-bootstrap", data, owner, "RKEBootstrap", "w0", true),
-            (
-                "w0-machine-plan",
-                "rke.cattle.io/machine-plan",
-                owner,
-                "RKEBootstrap",
-                "w0",
-                false,
-            ),
-            (
-                "w0-machine-token",
-                "kubernetes.io/service-account-token",
-                owner,
-                "RKEBootstrap",
-                "w0",
-                false,
-            ),
+            ("w0-machine-plan", "rke.cattle.io/machine-plan", owner, "RKEBootstrap", "w0", false),
+            ("w0-machine-token", "kubernetes.io/service-account-token", owner, "RKEBootstrap", "w0", false),
             ("dev-kubeconfig", data, owner, "RKEBootstrap", "w0", false),
             ("w0-machine-bootstrap", data, owner, "RKEBootstrap", "another", false),
             ("w0-machine-bootstrap", data, None, "RKEBootstrap", "w0", false),
-            (
-                "w0",
-                data,
-                Some("rke.cattle.io/v1/RKEControlPlane/w0"),
-                "RKEControlPlane",
-                "w0",
-                false,
-            ),
+            ("w0", data, Some("rke.cattle.io/v1/RKEControlPlane/w0"), "RKEControlPlane", "w0", false),
         ];
         for (name, type_, owner, kind, named, is_delivered) in table {
             let answer = validate(&secret(name, type_, None, owner), Some(&source(kind, named)));
-            assert_eq!(
-                answer.is_ok(),
-                is_delivered,
-                "{name} {type_} {kind}/{named}: {answer:?}"
-            );
+            assert_eq!(answer.is_ok(), is_delivered, "{name} {type_} {kind}/{named}: {answer:?}");
         }
     }
 
@@ -237,11 +204,7 @@ mod tests {
         assert!(validate_name("dev-x7k2p").is_ok());
         let update = validate_name("../../kube-system/secrets/x").unwrap_err();
         assert_eq!(update.reason, Reason::InvalidSpec);
-        assert!(
-            update.message.contains("\"../../kube-system/secrets/x\""),
-            "{}",
-            update.message
-        );
+        assert!(update.message.contains("\"../../kube-system/secrets/x\""), "{}", update.message);
         assert!(validate_name(&"x".repeat(300)).unwrap_err().message.len() < 200);
     }
 }

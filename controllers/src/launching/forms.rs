@@ -62,11 +62,7 @@ pub(crate) fn first_invalid_id(spec: &AWSMachineSpec) -> Option<String> {
     let of_overrides = || {
         let mut overrides = spec.security_group_overrides.iter();
         overrides.find_map(|(role, id)| {
-            invalid(
-                &format!("securityGroupOverrides.{role}"),
-                Form::Id(IdKind::SecurityGroup),
-                id,
-            )
+            invalid(&format!("securityGroupOverrides.{role}"), Form::Id(IdKind::SecurityGroup), id)
         })
     };
     let of_volumes = || {
@@ -115,10 +111,7 @@ pub(crate) fn misnamed_region(region: &str) -> Option<Problem> {
 /// repeat the value, because the source of the network may belong to anybody.
 pub(crate) fn first_invalid_id_of_network(network: &MachineNetwork) -> Option<(&'static str, String)> {
     let groups = network.security_groups.as_ref();
-    let subnets = network
-        .subnets
-        .iter()
-        .map(|subnet| ("subnets[].id", IdKind::Subnet, &subnet.id));
+    let subnets = network.subnets.iter().map(|subnet| ("subnets[].id", IdKind::Subnet, &subnet.id));
     let groups = groups.into_iter().flat_map(|groups| {
         [
             ("securityGroups.all", &groups.all),
@@ -152,36 +145,17 @@ mod tests {
             ("region: ../x", "region is \"../x\""),
             ("region: US EAST", "region is \"US EAST\""),
             ("subnet: {id: subnet-?}", "subnet.id is \"subnet-?\""),
-            (
-                "additionalSecurityGroups: [{id: sg-0000000a}, {id: sg-*}]",
-                "additionalSecurityGroups[1].id is \"sg-*\"",
-            ),
-            (
-                "networkInterfaces: [eni-0000000a, eni-*]",
-                "networkInterfaces[1] is \"eni-*\"",
-            ),
-            (
-                "securityGroupOverrides: {node: 'sg-*'}",
-                "securityGroupOverrides.node is \"sg-*\"",
-            ),
-            (
-                "rootVolume: {size: 8, encryptionKey: 'a b'}",
-                "rootVolume.encryptionKey is \"a b\"",
-            ),
-            (
-                "nonRootVolumes: [{size: 8}, {size: 8, encryptionKey: x}]",
-                "nonRootVolumes[1].encryptionKey is \"x\"",
-            ),
+            ("additionalSecurityGroups: [{id: sg-0000000a}, {id: sg-*}]", "additionalSecurityGroups[1].id is \"sg-*\""),
+            ("networkInterfaces: [eni-0000000a, eni-*]", "networkInterfaces[1] is \"eni-*\""),
+            ("securityGroupOverrides: {node: 'sg-*'}", "securityGroupOverrides.node is \"sg-*\""),
+            ("rootVolume: {size: 8, encryptionKey: 'a b'}", "rootVolume.encryptionKey is \"a b\""),
+            ("nonRootVolumes: [{size: 8}, {size: 8, encryptionKey: x}]", "nonRootVolumes[1].encryptionKey is \"x\""),
             ("capacityReservationId: cr-1", "capacityReservationId is \"cr-1\""),
             ("hostID: h-1", "hostID is \"h-1\""),
         ];
         for (fields, expected) in table {
             let with_type = format!("instanceType: t3.large, {fields}");
-            let fields = if fields.starts_with("instanceType") {
-                fields
-            } else {
-                &with_type
-            };
+            let fields = if fields.starts_with("instanceType") { fields } else { &with_type };
             let said = said(fields).unwrap_or_else(|| panic!("{fields} passes"));
             assert!(said.starts_with(expected), "{said}");
         }
@@ -204,10 +178,7 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_in_the_message() {
         let said = said(&format!("instanceType: t3.large, ami: {{id: {}}}", "x".repeat(65))).unwrap();
-        assert!(
-            said.contains(&format!("{:?}…", "x".repeat(MAX_SHOWN_CHARACTERS))),
-            "{said}"
-        );
+        assert!(said.contains(&format!("{:?}…", "x".repeat(MAX_SHOWN_CHARACTERS))), "{said}");
         assert!(!said.contains(&"x".repeat(MAX_SHOWN_CHARACTERS + 1)), "{said}");
     }
 

@@ -34,26 +34,17 @@ pub(crate) fn referring_to(ignition: &Ignition, source: &str, data: &[u8]) -> Ve
     let resource = Resource {
         source: source.to_owned(),
         compression: None,
-        verification: Some(Verification {
-            hash: format!("sha512-{}", hex(&Sha512::digest(data))),
-        }),
+        verification: Some(Verification { hash: format!("sha512-{}", hex(&Sha512::digest(data))) }),
     };
-    let sources = if version < IgnitionVersion::V3_0 {
-        Sources::Append([resource])
-    } else {
-        Sources::Merge([resource])
-    };
+    let sources =
+        if version < IgnitionVersion::V3_0 { Sources::Append([resource]) } else { Sources::Merge([resource]) };
     configuration(version, sources, ignition)
 }
 
 /// A configuration that consists of the data, compressed, and of the settings of the machine.
 fn containing(version: IgnitionVersion, ignition: &Ignition, data: &[u8]) -> Vec<u8> {
     let data = BASE64_STANDARD.encode(gzip(data));
-    let resource = Resource {
-        source: format!("data:;base64,{data}"),
-        compression: Some("gzip"),
-        verification: None,
-    };
+    let resource = Resource { source: format!("data:;base64,{data}"), compression: Some("gzip"), verification: None };
     configuration(version, Sources::Merge([resource]), ignition)
 }
 
@@ -81,16 +72,9 @@ fn proxy(proxy: &IgnitionProxy) -> Proxy<'_> {
 
 fn security(tls: &IgnitionTls) -> Security {
     let authorities = tls.certificate_authorities.iter();
-    let authorities = authorities.map(|source| Resource {
-        source: source.clone(),
-        compression: None,
-        verification: None,
-    });
-    Security {
-        tls: Tls {
-            certificate_authorities: authorities.collect(),
-        },
-    }
+    let authorities =
+        authorities.map(|source| Resource { source: source.clone(), compression: None, verification: None });
+    Security { tls: Tls { certificate_authorities: authorities.collect() } }
 }
 
 /// An Ignition configuration.
@@ -180,9 +164,7 @@ mod tests {
         let source = merged[0]["source"].as_str().unwrap();
         let packed = BASE64_STANDARD.decode(source.strip_prefix("data:;base64,").unwrap());
         let mut data = Vec::new();
-        GzDecoder::new(packed.unwrap().as_slice())
-            .read_to_end(&mut data)
-            .unwrap();
+        GzDecoder::new(packed.unwrap().as_slice()).read_to_end(&mut data).unwrap();
         data
     }
 
@@ -197,12 +179,7 @@ mod tests {
     #[test]
     fn settings_of_the_machine_go_with_the_bootstrap_data() {
         let table = [
-            (
-                "ignition.version",
-                "{version: '3.1', proxy: {}}",
-                "/ignition/version",
-                json!("3.1.0"),
-            ),
+            ("ignition.version", "{version: '3.1', proxy: {}}", "/ignition/version", json!("3.1.0")),
             (
                 "ignition.proxy.httpProxy",
                 "{version: '3.1', proxy: {httpProxy: 'http://10.0.0.10:3128', httpsProxy: ''}}",

@@ -53,11 +53,7 @@ impl ImageSearch {
             ));
         }
         let architecture = architecture(instance_type, architectures)?.to_owned();
-        Ok(Self {
-            name: name(lookup, version)?,
-            owner,
-            architecture,
-        })
+        Ok(Self { name: name(lookup, version)?, owner, architecture })
     }
 
     /// The query for the images.
@@ -72,11 +68,7 @@ impl ImageSearch {
 
 impl fmt::Display for ImageSearch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            owner,
-            architecture,
-        } = self;
+        let Self { name, owner, architecture } = self;
         write!(formatter, "image {name} ({architecture}) of account {owner}")
     }
 }
@@ -97,9 +89,7 @@ pub(super) fn architecture(instance_type: &str, architectures: &[String]) -> Res
 /// The newest image. Of several images that were created at the same time, the one with the greatest id wins, so that
 /// every machine gets the same one.
 pub(crate) fn newest(images: Vec<Image>) -> Option<Image> {
-    images
-        .into_iter()
-        .max_by(|one, other| (&one.created, &one.id).cmp(&(&other.created, &other.id)))
+    images.into_iter().max_by(|one, other| (&one.created, &one.id).cmp(&(&other.created, &other.id)))
 }
 
 /// The name of the images, with EC2's wildcards: the format with its placeholders replaced. The version has no leading
@@ -116,9 +106,7 @@ fn name(lookup: &ImageLookup, version: Option<&str>) -> Result<String, String> {
     while let Some((before, placeholder)) = rest.split_once("{{") {
         name.push_str(before);
         let Some((placeholder, after)) = placeholder.split_once("}}") else {
-            return Err(format!(
-                "imageLookupFormat {format:?} has {{{{ without }}}}: correct it"
-            ));
+            return Err(format!("imageLookupFormat {format:?} has {{{{ without }}}}: correct it"));
         };
         match placeholder.trim() {
             ".BaseOS" => name.push_str(lookup.base_os.as_deref().unwrap_or_default()),
@@ -164,24 +152,17 @@ mod tests {
     fn placeholders_are_replaced_as_in_capa() {
         let default = AWSMachineSpec::default().effective_image_lookup(None);
         let search = ImageSearch::new(&default, Some("v1.36.3"), "t3.large", &["x86_64".to_owned()]).unwrap();
-        assert_eq!(
-            search.to_string(),
-            "image capa-ami-ubuntu-24.04-?1.36.3-* (x86_64) of account 819546954734"
-        );
+        assert_eq!(search.to_string(), "image capa-ami-ubuntu-24.04-?1.36.3-* (x86_64) of account 819546954734");
         let query = search.query();
         let names: Vec<&str> = query.filters.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["owner-id", "name", "architecture", "state", "virtualization-type"]
-        );
+        assert_eq!(names, ["owner-id", "name", "architecture", "state", "virtualization-type"]);
     }
 
     #[test]
     fn the_architecture_is_one_of_the_instance_type() {
-        for (architectures, expected) in [
-            (["i386", "x86_64"].as_slice(), "(x86_64)"),
-            (["arm64"].as_slice(), "(arm64)"),
-        ] {
+        for (architectures, expected) in
+            [(["i386", "x86_64"].as_slice(), "(x86_64)"), (["arm64"].as_slice(), "(arm64)")]
+        {
             let found = search("a-{{ .BaseOS }}", None, architectures).unwrap();
             assert!(found.contains(expected), "{found}");
         }
@@ -201,10 +182,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         for org in ["*", "amazon", "81954695473?", ""] {
-            let lookup = ImageLookup {
-                org: Some(org.to_owned()),
-                ..lookup("a")
-            };
+            let lookup = ImageLookup { org: Some(org.to_owned()), ..lookup("a") };
             let error = ImageSearch::new(&lookup, None, "t3.large", &["x86_64".to_owned()]).unwrap_err();
             assert!(error.contains("imageLookupOrg"), "{error}");
         }
@@ -212,11 +190,8 @@ mod tests {
 
     #[test]
     fn the_newest_image_is_the_same_for_every_machine() {
-        let image = |id: &str, created: &str| Image {
-            id: id.to_owned(),
-            created: created.to_owned(),
-            ..Image::default()
-        };
+        let image =
+            |id: &str, created: &str| Image { id: id.to_owned(), created: created.to_owned(), ..Image::default() };
         let (old, new) = ("2025-12-31T23:59:59.000Z", "2026-01-01T00:00:00.000Z");
         let mut images = vec![image("ami-3", old), image("ami-1", new), image("ami-2", new)];
         for _ in 0..3 {

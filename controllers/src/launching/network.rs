@@ -20,12 +20,10 @@ pub(crate) async fn read_network(
     kubernetes: &dyn NetworkKubernetes,
 ) -> Result<Merged, BeingRead> {
     // All reads begin together: the answers of slow reads must be known in one pass.
-    let reads = requests(spec, role, cluster)
-        .into_iter()
-        .map(|(named_by, request)| async move {
-            let read = kubernetes.source(reader, &request).await?;
-            Ok(network_sources::from_read(named_by, &request, read))
-        });
+    let reads = requests(spec, role, cluster).into_iter().map(|(named_by, request)| async move {
+        let read = kubernetes.source(reader, &request).await?;
+        Ok(network_sources::from_read(named_by, &request, read))
+    });
     let read: Result<Vec<_>, BeingRead> = join_all(reads).await.into_iter().collect();
     let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
     sources.extend(read?);

@@ -70,10 +70,7 @@ fn request(entry: &NetworkSource) -> Option<SourceRequest> {
         (None, None) => return None,
     };
     Some(SourceRequest {
-        kind: SourceKind {
-            group: entry.effective_api_group().to_owned(),
-            kind: entry.kind.clone(),
-        },
+        kind: SourceKind { group: entry.effective_api_group().to_owned(), kind: entry.kind.clone() },
         objects,
         mapping: entry.mapping.clone(),
         role: entry.role,
@@ -83,30 +80,16 @@ fn request(entry: &NetworkSource) -> Option<SourceRequest> {
 /// The spec of a machine or of a machine template as a source: region, identity, targets, subnet by id, and security
 /// groups by role.
 pub(crate) fn from_spec(name: String, spec: &AWSMachineSpec) -> Source {
-    let subnet_id = spec
-        .subnet
-        .as_ref()
-        .and_then(|subnet| subnet.id.clone())
-        .filter(|id| !id.is_empty());
+    let subnet_id = spec.subnet.as_ref().and_then(|subnet| subnet.id.clone()).filter(|id| !id.is_empty());
     let network = MachineNetwork {
         region: spec.region.clone(),
         identity_ref: spec.identity_ref.clone(),
         control_plane_targets: spec.control_plane_targets.clone(),
-        subnets: subnet_id
-            .into_iter()
-            .map(|id| NetworkSubnet {
-                id,
-                ..NetworkSubnet::default()
-            })
-            .collect(),
+        subnets: subnet_id.into_iter().map(|id| NetworkSubnet { id, ..NetworkSubnet::default() }).collect(),
         security_groups: Some(NetworkSecurityGroups::from_overrides(&spec.security_group_overrides)),
         ..MachineNetwork::default()
     };
-    Source {
-        name,
-        trust: Trust::Authority,
-        contribution: Contribution::Network(Box::new(network)),
-    }
+    Source { name, trust: Trust::Authority, contribution: Contribution::Network(Box::new(network)) }
 }
 
 /// The objects of a request as a source.
@@ -117,11 +100,7 @@ pub(crate) fn from_read(named_by: NamedBy, request: &SourceRequest, read: Source
         SourceOutcome::Described { name, network } => match network {
             Ok(Some(network)) => {
                 let contribution = Contribution::Network(network);
-                return Source {
-                    name,
-                    trust,
-                    contribution,
-                };
+                return Source { name, trust, contribution };
             }
             Ok(None) => {
                 let message = format!("{name} has published no status.network yet");
@@ -139,11 +118,7 @@ pub(crate) fn from_read(named_by: NamedBy, request: &SourceRequest, read: Source
         }
         failure => (described, problem(named_by, request, failure)),
     };
-    Source {
-        name,
-        trust,
-        contribution: Contribution::Unusable { problem, fields },
-    }
+    Source { name, trust, contribution: Contribution::Unusable { problem, fields } }
 }
 
 /// The problem of a source that was not read.
@@ -170,10 +145,9 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
             };
             Problem::new(Reason::NotFound, message)
         }
-        SourceOutcome::NoKindMatch => Problem::new(
-            Reason::NoKindMatch,
-            format!("the API server serves no kind {of_group}: install its CRD"),
-        ),
+        SourceOutcome::NoKindMatch => {
+            Problem::new(Reason::NoKindMatch, format!("the API server serves no kind {of_group}: install its CRD"))
+        }
         SourceOutcome::ClusterScoped => Problem::new(
             Reason::NotFound,
             format!("{of_group} is cluster-scoped, and a source is in the namespace of the machine: use another kind"),
@@ -198,10 +172,7 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
                 format!("AWSNetworkMapping/{mapping}, which is to read {request}, does not exist: create it"),
             )
         }
-        SourceOutcome::UnusableMapping {
-            name,
-            reads: Some(reads),
-        } => Problem::new(
+        SourceOutcome::UnusableMapping { name, reads: Some(reads) } => Problem::new(
             Reason::Conflict,
             format!(
                 "AWSNetworkMapping/{name} reads {}, not {of_group}: name another mapping for {request}",
@@ -213,11 +184,7 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
             format!("AWSNetworkMapping/{name}, which is to read {request}, is not Ready: see its condition Ready"),
         ),
         SourceOutcome::Unreadable { text, .. } => {
-            let server = if group.is_empty() {
-                "the API server"
-            } else {
-                "the webhook or API that serves the kind"
-            };
+            let server = if group.is_empty() { "the API server" } else { "the webhook or API that serves the kind" };
             let message =
                 format!("{named} cannot be read: {text}; correct {server}, and the manager reads the object again");
             Problem::new(Reason::Failed, message)
@@ -226,11 +193,7 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
 }
 
 fn in_words(SourceKind { group, kind }: &SourceKind) -> String {
-    if group.is_empty() {
-        format!("{kind} in the core group")
-    } else {
-        format!("{kind} in group {group}")
-    }
+    if group.is_empty() { format!("{kind} in the core group") } else { format!("{kind} in group {group}") }
 }
 
 /// Whether a CRD with these labels publishes networks.
@@ -256,11 +219,7 @@ mod tests {
     fn problem(outcome: SourceOutcome) -> Problem {
         let spec = spec("{apiGroup: example.org, kind: Landscape, name: l, mapping: m}");
         let (named_by, request) = entry_requests(&spec, None).remove(0);
-        let read = SourceRead {
-            trust: Trust::Placement,
-            fields: vec![Field::Region],
-            outcome,
-        };
+        let read = SourceRead { trust: Trust::Placement, fields: vec![Field::Region], outcome };
         match from_read(named_by, &request, read).contribution {
             Contribution::Unusable { problem, fields } => {
                 assert_eq!(fields, [Field::Region]);
@@ -281,18 +240,8 @@ mod tests {
                 "/0/group",
                 json!("a.b"),
             ),
-            (
-                "networkSources[].kind",
-                "networkSources: [{kind: K, name: net}]",
-                "/0/kind",
-                json!("K"),
-            ),
-            (
-                "networkSources[].name",
-                "networkSources: [{kind: K, name: net}]",
-                "/0/objects",
-                json!("K/net"),
-            ),
+            ("networkSources[].kind", "networkSources: [{kind: K, name: net}]", "/0/kind", json!("K")),
+            ("networkSources[].name", "networkSources: [{kind: K, name: net}]", "/0/objects", json!("K/net")),
             (
                 "networkSources[].selector.matchLabels{}",
                 "networkSources: [{kind: K, selector: {matchLabels: {a: b}}}]",
@@ -364,14 +313,8 @@ mod tests {
 
     #[test]
     fn the_problem_of_an_entry_names_the_object_and_the_remedy() {
-        let other = SourceKind {
-            group: String::new(),
-            kind: "ConfigMap".into(),
-        };
-        let unusable = |reads| SourceOutcome::UnusableMapping {
-            name: "m".into(),
-            reads,
-        };
+        let other = SourceKind { group: String::new(), kind: "ConfigMap".into() };
+        let unusable = |reads| SourceOutcome::UnusableMapping { name: "m".into(), reads };
         let table = [
             (
                 SourceOutcome::NotFound,
@@ -432,11 +375,7 @@ mod tests {
             kind: "Landscape".into(),
             name: "l".into(),
         });
-        let read = SourceRead {
-            trust: Trust::Placement,
-            fields: vec![],
-            outcome: SourceOutcome::Undescribed,
-        };
+        let read = SourceRead { trust: Trust::Placement, fields: vec![], outcome: SourceOutcome::Undescribed };
         let source = from_read(NamedBy::Cluster, &request, read);
         let Contribution::Unlabelled(kind) = source.contribution else {
             panic!("an object without the label is no source");

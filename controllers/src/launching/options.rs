@@ -66,14 +66,8 @@ mod tests {
                 "networkInterfaces: [eni-0000000a], additionalSecurityGroups: [{id: sg-0000000a}]",
                 "additionalSecurityGroups",
             ),
-            (
-                "networkInterfaces: [eni-0000000a], networkInterfaceType: efa",
-                "networkInterfaceType",
-            ),
-            (
-                "networkInterfaces: [eni-0000000a], assignPrimaryIPv6: enabled",
-                "assignPrimaryIPv6",
-            ),
+            ("networkInterfaces: [eni-0000000a], networkInterfaceType: efa", "networkInterfaceType"),
+            ("networkInterfaces: [eni-0000000a], assignPrimaryIPv6: enabled", "assignPrimaryIPv6"),
         ] {
             let message = said(fields).unwrap_or_else(|| panic!("{fields} passes"));
             assert!(message.starts_with(named), "{message}");

@@ -7,9 +7,7 @@ use capa_api::machine::AWSMachineSpec;
 /// the machine.
 pub(crate) fn validate_overrides(spec: &AWSMachineSpec) -> Option<String> {
     let overrides = &spec.security_group_overrides;
-    let of_machines = SecurityGroupRole::ALL
-        .into_iter()
-        .filter(|role| role.concerns_machines());
+    let of_machines = SecurityGroupRole::ALL.into_iter().filter(|role| role.concerns_machines());
     let of_machines: Vec<&str> = of_machines.map(SecurityGroupRole::as_str).collect();
     let is_set = |role: SecurityGroupRole| overrides.get(role.as_str()).is_some_and(|id| !id.is_empty());
     if let Some(name) = overrides.keys().find(|name| SecurityGroupRole::named(name).is_none()) {
@@ -31,9 +29,8 @@ mod tests {
     #[test]
     fn an_override_of_a_role_that_no_machine_has_is_refused() {
         let named = |overrides: &str| {
-            let spec: AWSMachineSpec = read(&format!(
-                "{{instanceType: t3.large, securityGroupOverrides: {overrides}}}"
-            ));
+            let spec: AWSMachineSpec =
+                read(&format!("{{instanceType: t3.large, securityGroupOverrides: {overrides}}}"));
             validate_overrides(&spec)
         };
         for overrides in [
@@ -51,10 +48,7 @@ mod tests {
             ("{node: sg-1, nodes: sg-2}", &["nodes", "node, controlplane, lb"]),
             ("{bastion: sg-1}", &["bastion", "concerns no machine"]),
             ("{apiserver-lb: sg-1}", &["apiserver-lb", "concerns no machine"]),
-            (
-                "{node-eks-additional: sg-1}",
-                &["node-eks-additional", "concerns no machine"],
-            ),
+            ("{node-eks-additional: sg-1}", &["node-eks-additional", "concerns no machine"]),
             ("{lb: sg-1}", &["lb", "node", "replace the cluster's together"]),
         ];
         for (overrides, parts) in table {

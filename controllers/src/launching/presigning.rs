@@ -22,12 +22,7 @@ pub(crate) struct Presigning {
 impl Presigning {
     /// The URL, valid from this second on.
     pub(crate) fn request(&self, valid_from: Timestamp) -> PresignRequest {
-        PresignRequest {
-            bucket: self.bucket.clone(),
-            key: self.key.clone(),
-            valid_from,
-            valid_for: self.valid_for,
-        }
+        PresignRequest { bucket: self.bucket.clone(), key: self.key.clone(), valid_from, valid_for: self.valid_for }
     }
 
     /// Whether a URL that is valid from `valid_from` on can be used at `now`.
@@ -65,11 +60,9 @@ mod tests {
         assert!(!user_data.contains("s3://"), "{user_data}");
         let shown = format!("{presigning:?}");
         assert!(!shown.contains("join-token"), "{shown}");
-        for (now, is_valid) in [
-            ("2025-12-31T23:59:00Z", true),
-            ("2026-01-01T00:59:59Z", true),
-            ("2026-01-01T01:00:00Z", false),
-        ] {
+        for (now, is_valid) in
+            [("2025-12-31T23:59:00Z", true), ("2026-01-01T00:59:59Z", true), ("2026-01-01T01:00:00Z", false)]
+        {
             assert_eq!(presigning.is_valid(from, now.parse().unwrap()), is_valid, "{now}");
         }
     }

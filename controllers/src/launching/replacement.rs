@@ -38,10 +38,7 @@ mod tests {
 
     #[test]
     fn a_machine_from_a_template_names_the_template() {
-        let cloned = read(&format!(
-            "{{annotations: {{{}: workers}}}}",
-            meta::CLONED_FROM_NAME_ANNOTATION
-        ));
+        let cloned = read(&format!("{{annotations: {{{}: workers}}}}", meta::CLONED_FROM_NAME_ANNOTATION));
         assert_eq!(Replacement::of(&cloned), Replacement::Template("workers"));
         assert_eq!(Replacement::of(&ObjectMeta::default()), Replacement::Machine);
     }

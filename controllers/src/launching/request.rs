@@ -51,19 +51,10 @@ pub(crate) fn build_request(
         subnet_id: placement.subnet_id.clone(),
         security_group_ids: placement.security_group_ids.clone(),
         iam_instance_profile: instance_profile(spec, inputs),
-        key_name: spec
-            .effective_ssh_key_name(inputs.network.ssh_key_name.as_deref())
-            .map(str::to_owned),
+        key_name: spec.effective_ssh_key_name(inputs.network.ssh_key_name.as_deref()).map(str::to_owned),
         public_ip: spec.public_ip,
-        root_volume: spec
-            .root_volume
-            .as_ref()
-            .and_then(|volume| launch_volume(volume, inputs.root_device)),
-        data_volumes: spec
-            .non_root_volumes
-            .iter()
-            .filter_map(|volume| launch_volume(volume, None))
-            .collect(),
+        root_volume: spec.root_volume.as_ref().and_then(|volume| launch_volume(volume, inputs.root_device)),
+        data_volumes: spec.non_root_volumes.iter().filter_map(|volume| launch_volume(volume, None)).collect(),
         metadata_options: metadata_options(&spec.effective_metadata_options()),
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
@@ -84,24 +75,16 @@ pub(crate) fn metadata_options(options: &InstanceMetadataOptions) -> MetadataOpt
 
 /// The instance profile of the machine, else that of the network for the machine's role.
 fn instance_profile(spec: &AWSMachineSpec, inputs: &RequestInputs<'_>) -> Option<String> {
-    let of_network = inputs
-        .network
-        .instance_profiles
-        .as_ref()
-        .and_then(|profiles| match inputs.role {
-            MachineRole::ControlPlane => profiles.control_plane.clone(),
-            MachineRole::Worker => profiles.worker.clone(),
-        });
+    let of_network = inputs.network.instance_profiles.as_ref().and_then(|profiles| match inputs.role {
+        MachineRole::ControlPlane => profiles.control_plane.clone(),
+        MachineRole::Worker => profiles.worker.clone(),
+    });
     let own = spec.iam_instance_profile.clone().filter(|name| !name.is_empty());
     own.or(of_network)
 }
 
 fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVolume> {
-    let device_name = volume
-        .device_name
-        .as_deref()
-        .filter(|name| !name.is_empty())
-        .or(root_device)?;
+    let device_name = volume.device_name.as_deref().filter(|name| !name.is_empty()).or(root_device)?;
     Some(LaunchVolume {
         device_name: device_name.to_owned(),
         size: volume.size,
@@ -132,15 +115,9 @@ fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, St
     tags.extend(additional_tags(&machine.spec, inputs.network));
     tags.extend([
         (meta::cluster_tag(inputs.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
-        (
-            meta::kubernetes_cluster_tag(inputs.cluster_tag),
-            meta::OWNED_TAG_VALUE.to_owned(),
-        ),
+        (meta::kubernetes_cluster_tag(inputs.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
         (meta::ROLE_TAG.to_owned(), meta::role_tag_value(inputs.role).to_owned()),
-        (
-            meta::MACHINE_NAME_TAG.to_owned(),
-            meta::machine_name_tag_value(namespace, inputs.owner_name),
-        ),
+        (meta::MACHINE_NAME_TAG.to_owned(), meta::machine_name_tag_value(namespace, inputs.owner_name)),
     ]);
     let management_cluster = inputs.management_cluster;
     tags.extend(management_cluster.map(|id| (meta::MANAGEMENT_CLUSTER_TAG.to_owned(), id.to_owned())));
@@ -176,18 +153,9 @@ mod tests {
     fn the_instance_profile_is_the_machines_or_the_networks() {
         let network = "{instanceProfiles: {controlPlane: masters, worker: workers}}";
         let profile = |spec, role| request(spec, network, role).iam_instance_profile;
-        assert_eq!(
-            profile("iamInstanceProfile: own", MachineRole::Worker).as_deref(),
-            Some("own")
-        );
-        assert_eq!(
-            profile("iamInstanceProfile: ''", MachineRole::Worker).as_deref(),
-            Some("workers")
-        );
-        assert_eq!(
-            profile("publicIP: false", MachineRole::ControlPlane).as_deref(),
-            Some("masters")
-        );
+        assert_eq!(profile("iamInstanceProfile: own", MachineRole::Worker).as_deref(), Some("own"));
+        assert_eq!(profile("iamInstanceProfile: ''", MachineRole::Worker).as_deref(), Some("workers"));
+        assert_eq!(profile("publicIP: false", MachineRole::ControlPlane).as_deref(), Some("masters"));
     }
 
     #[test]
@@ -207,10 +175,7 @@ mod tests {
         let tags: Vec<_> = tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         assert_eq!(tags, expected);
         let worker = request("", "{}", MachineRole::Worker).tags;
-        assert_eq!(
-            (worker["Name"].as_str(), worker[meta::ROLE_TAG].as_str()),
-            ("m", "node")
-        );
+        assert_eq!((worker["Name"].as_str(), worker[meta::ROLE_TAG].as_str()), ("m", "node"));
     }
 
     #[test]
@@ -222,33 +187,18 @@ mod tests {
                      instanceMetadataTags: enabled}";
         let request = request(spec, "{sshKeyName: cluster}", MachineRole::Worker);
         assert_eq!(request.client_token, "token");
-        assert_eq!(
-            (request.image_id.as_str(), request.instance_type.as_str()),
-            ("ami-00000001", "t3.large")
-        );
+        assert_eq!((request.image_id.as_str(), request.instance_type.as_str()), ("ami-00000001", "t3.large"));
         assert_eq!(request.iam_instance_profile.as_deref(), Some("nodes"));
         assert_eq!(request.key_name.as_deref(), Some("mine"));
         assert_eq!(request.public_ip, Some(true));
         let root = request.root_volume.unwrap();
         assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));
-        assert_eq!(
-            (root.volume_type.as_deref(), root.iops, root.throughput),
-            (Some("gp3"), Some(4000), Some(200))
-        );
-        assert_eq!(
-            (root.encrypted, root.encryption_key.as_deref()),
-            (Some(true), Some("k")),
-            "a key means encryption"
-        );
-        let [data] = request.data_volumes.as_slice() else {
-            panic!("one data volume")
-        };
+        assert_eq!((root.volume_type.as_deref(), root.iops, root.throughput), (Some("gp3"), Some(4000), Some(200)));
+        assert_eq!((root.encrypted, root.encryption_key.as_deref()), (Some(true), Some("k")), "a key means encryption");
+        let [data] = request.data_volumes.as_slice() else { panic!("one data volume") };
         assert_eq!((data.device_name.as_str(), data.encrypted), ("/dev/sdb", Some(false)));
         let metadata = request.metadata_options;
-        assert_eq!(
-            (metadata.http_tokens.as_str(), metadata.http_put_response_hop_limit),
-            ("required", 3)
-        );
+        assert_eq!((metadata.http_tokens.as_str(), metadata.http_put_response_hop_limit), ("required", 3));
         assert_eq!(
             (
                 metadata.http_endpoint.as_str(),
@@ -266,10 +216,7 @@ mod tests {
         assert_eq!((silent.iam_instance_profile, silent.public_ip), (None, None));
         assert_eq!((silent.root_volume, silent.data_volumes), (None, vec![]));
         assert_eq!(
-            (
-                silent.metadata_options.http_tokens.as_str(),
-                silent.metadata_options.http_put_response_hop_limit
-            ),
+            (silent.metadata_options.http_tokens.as_str(), silent.metadata_options.http_put_response_hop_limit),
             ("required", 2)
         );
         let no_key = request("sshKeyName: ''", "{sshKeyName: cluster}", MachineRole::Worker);

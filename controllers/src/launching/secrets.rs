@@ -58,10 +58,7 @@ pub(crate) fn assumed(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str)
 /// The prefix of the names of a machine's secrets. It ends with the UID, so that no machine can name the secrets of
 /// another one, and starts with a prefix that CAPA's policies allow.
 fn prefix(spec: &AWSMachineSpec, backend: SecretsBackend, uid: &str) -> String {
-    let of_spec = spec
-        .cloud_init
-        .as_ref()
-        .and_then(|options| options.secret_prefix.as_deref());
+    let of_spec = spec.cloud_init.as_ref().and_then(|options| options.secret_prefix.as_deref());
     let Some(first) = of_spec.filter(|prefix| !prefix.is_empty()) else {
         return boot_hook::prefix(backend, uid);
     };
@@ -98,11 +95,7 @@ mod tests {
         for (fields, backend, expected) in [
             ("", SecretsBackend::SecretsManager, "aws.cluster.x-k8s.io/uid-m-0"),
             ("", SecretsBackend::SsmParameterStore, "/cluster.x-k8s.io/uid-m/0"),
-            (
-                ", cloudInit: {secretPrefix: team-a, secretCount: 1}",
-                SecretsBackend::SecretsManager,
-                "team-a/uid-m-0",
-            ),
+            (", cloudInit: {secretPrefix: team-a, secretCount: 1}", SecretsBackend::SecretsManager, "team-a/uid-m-0"),
             (
                 ", cloudInit: {secretPrefix: /team-a, secretCount: 1}",
                 SecretsBackend::SsmParameterStore,
@@ -151,10 +144,7 @@ mod tests {
         let tags: Vec<_> = stored.parts[0].tags.iter().collect();
         assert_eq!(
             tags,
-            [
-                (&"Name".to_owned(), &"m".to_owned()),
-                (&"kubernetes.io/cluster/dev".to_owned(), &"owned".to_owned())
-            ]
+            [(&"Name".to_owned(), &"m".to_owned()), (&"kubernetes.io/cluster/dev".to_owned(), &"owned".to_owned())]
         );
     }
 }

@@ -32,10 +32,7 @@ impl StorageRequest<'_> {
     pub(crate) fn tags(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
             (meta::NAME_TAG.to_owned(), self.name.to_owned()),
-            (
-                meta::kubernetes_cluster_tag(self.cluster_tag),
-                meta::OWNED_TAG_VALUE.to_owned(),
-            ),
+            (meta::kubernetes_cluster_tag(self.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
         ])
     }
 }

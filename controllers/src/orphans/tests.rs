@@ -55,22 +55,13 @@ fn of_cluster(id: &str, cluster: &str, machine: &str) -> UnwatchedInstance {
 }
 
 fn snapshot(unwatched: Vec<UnwatchedInstance>) -> Vec<(String, InformerSnapshot)> {
-    let snapshot = InformerSnapshot {
-        unwatched,
-        ..InformerSnapshot::default()
-    };
+    let snapshot = InformerSnapshot { unwatched, ..InformerSnapshot::default() };
     vec![("eu-west-1".to_owned(), snapshot)]
 }
 
 fn incomplete_listing_of(machines: &[&str]) -> Vec<(String, InformerSnapshot)> {
-    let key = |name: &&str| MachineKey {
-        namespace: "team-a".into(),
-        name: (*name).to_owned(),
-    };
-    let snapshot = InformerSnapshot {
-        doubted: machines.iter().map(key).collect(),
-        ..InformerSnapshot::default()
-    };
+    let key = |name: &&str| MachineKey { namespace: "team-a".into(), name: (*name).to_owned() };
+    let snapshot = InformerSnapshot { doubted: machines.iter().map(key).collect(), ..InformerSnapshot::default() };
     vec![("eu-west-1".to_owned(), snapshot)]
 }
 
@@ -94,16 +85,10 @@ fn an_incomplete_listing_is_reported_once_on_each_cluster() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let doubted = incomplete_listing_of(&["one", "two", "three", "unknown"]);
     let findings = scanner.scan(doubted.clone(), &kubernetes);
-    let told_to: Vec<_> = told(&findings)
-        .into_iter()
-        .map(|(cluster, reason, _)| (cluster, reason))
-        .collect();
+    let told_to: Vec<_> = told(&findings).into_iter().map(|(cluster, reason, _)| (cluster, reason)).collect();
     assert_eq!(
         told_to,
-        [
-            ("dev".to_owned(), "InstanceListingIncomplete"),
-            ("prod".to_owned(), "InstanceListingIncomplete")
-        ]
+        [("dev".to_owned(), "InstanceListingIncomplete"), ("prod".to_owned(), "InstanceListingIncomplete")]
     );
     assert!(findings.events.iter().all(|(_, event)| event.warning));
     assert_eq!(scanner.scan(doubted.clone(), &kubernetes).events.len(), 0);
@@ -128,29 +113,14 @@ fn an_orphan_is_counted_and_reported_at_the_second_scan() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
     let orphans = snapshot(vec![of("i-1", "team-a/gone"), of("i-2", "team-a/one")]);
     let first = scanner.scan(orphans.clone(), &kubernetes);
-    assert_eq!(
-        (counted(&first), first.events.len()),
-        (0, 0),
-        "its machine may appear soon"
-    );
+    assert_eq!((counted(&first), first.events.len()), (0, 0), "its machine may appear soon");
     let second = scanner.scan(orphans.clone(), &kubernetes);
     assert_eq!(counted(&second), 1);
     let events = told(&second);
-    assert_eq!(
-        (events.len(), events[0].0.as_str(), events[0].1),
-        (1, "dev", "InstancesWithoutMachine")
-    );
-    assert!(
-        events[0].2.contains("i-1") && !events[0].2.contains("i-2"),
-        "{}",
-        events[0].2
-    );
+    assert_eq!((events.len(), events[0].0.as_str(), events[0].1), (1, "dev", "InstancesWithoutMachine"));
+    assert!(events[0].2.contains("i-1") && !events[0].2.contains("i-2"), "{}", events[0].2);
     let third = scanner.scan(orphans.clone(), &kubernetes);
-    assert_eq!(
-        (counted(&third), third.events.len()),
-        (1, 0),
-        "the event is published once"
-    );
+    assert_eq!((counted(&third), third.events.len()), (1, 0), "the event is published once");
     let ended = scanner.scan(snapshot(vec![]), &kubernetes);
     assert_eq!(counted(&ended), 0);
 }
@@ -164,11 +134,7 @@ fn one_more_orphan_is_reported_with_the_others() {
     assert_eq!(scanner.scan(two.clone(), &kubernetes).events.len(), 1);
     let findings = scanner.scan(two.clone(), &kubernetes);
     assert_eq!(counted(&findings), 2);
-    assert!(
-        told(&findings)[0].2.starts_with("instances i-1, i-2 have the tags"),
-        "{:?}",
-        told(&findings)
-    );
+    assert!(told(&findings)[0].2.starts_with("instances i-1, i-2 have the tags"), "{:?}", told(&findings));
 }
 
 #[test]
@@ -184,10 +150,7 @@ fn an_awsmachine_without_its_machine_counts_as_a_machine() {
 #[test]
 fn instances_of_unknown_clusters_are_no_orphans() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let elsewhere = snapshot(vec![
-        of("i-1", "team-b/gone"),
-        of_cluster("i-2", "staging", "team-a/gone"),
-    ]);
+    let elsewhere = snapshot(vec![of("i-1", "team-b/gone"), of_cluster("i-2", "staging", "team-a/gone")]);
     scanner.scan(elsewhere.clone(), &kubernetes);
     assert_eq!(counted(&scanner.scan(elsewhere.clone(), &kubernetes)), 0);
 }
@@ -208,9 +171,7 @@ fn instances_of_other_management_clusters_are_no_orphans() {
 #[test]
 fn an_orphan_counts_once_and_an_event_names_at_most_ten() {
     let (mut scanner, kubernetes) = (OrphanScanner::default(), kubernetes());
-    let many: Vec<_> = (0..25)
-        .map(|index| of(&format!("i-{index:02}"), "team-a/gone"))
-        .collect();
+    let many: Vec<_> = (0..25).map(|index| of(&format!("i-{index:02}"), "team-a/gone")).collect();
     let twice: Vec<_> = [snapshot(many.clone()), snapshot(many)].concat();
     scanner.scan(twice.clone(), &kubernetes);
     let findings = scanner.scan(twice.clone(), &kubernetes);

@@ -43,12 +43,7 @@ pub(crate) fn neutral_values<S: DeserializeOwned>(
             with.insert(field.to_owned(), value.clone());
             without.remove(field);
         }
-        NeutralValue {
-            value,
-            with: inner(&with),
-            without: inner(&without),
-            path,
-        }
+        NeutralValue { value, with: inner(&with), without: inner(&without), path }
     });
     let is_allowed = |neutral: &NeutralValue| {
         let spec: Value = read(&format!("{{{}}}", neutral.with));
@@ -59,12 +54,7 @@ pub(crate) fn neutral_values<S: DeserializeOwned>(
 
 /// Adds the optional scalar fields of a schema below `path`, each with its zero value and its default.
 fn collect(schema: &Value, path: &str, scalars: &mut Vec<(String, Value)>) {
-    let required: Vec<&str> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
     for (name, property) in properties {
         let path = match path {
@@ -77,10 +67,7 @@ fn collect(schema: &Value, path: &str, scalars: &mut Vec<(String, Value)>) {
             _ if required.contains(&name.as_str()) => {}
             _ => {
                 let zero = zero_value(property);
-                let default = property
-                    .get("default")
-                    .cloned()
-                    .filter(|default| Some(default) != zero.as_ref());
+                let default = property.get("default").cloned().filter(|default| Some(default) != zero.as_ref());
                 scalars.extend(zero.into_iter().chain(default).map(|value| (path.clone(), value)));
             }
         }
@@ -90,12 +77,10 @@ fn collect(schema: &Value, path: &str, scalars: &mut Vec<(String, Value)>) {
 /// The empty block or list item at a path.
 fn empty(path: &str) -> Value {
     let segments = path.split('.').filter(|segment| !segment.is_empty());
-    segments
-        .rev()
-        .fold(json!({}), |inner, segment| match segment.strip_suffix("[]") {
-            Some(list) => json!({list: [inner]}),
-            None => json!({segment: inner}),
-        })
+    segments.rev().fold(json!({}), |inner, segment| match segment.strip_suffix("[]") {
+        Some(list) => json!({list: [inner]}),
+        None => json!({segment: inner}),
+    })
 }
 
 /// The fields of the block, or of the first list item, at a path.

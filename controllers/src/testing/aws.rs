@@ -94,10 +94,7 @@ impl FakeAws {
 
     /// The same AWS in another region.
     pub(crate) fn in_region(&self, region: &str) -> Self {
-        Self {
-            region: region.to_owned(),
-            ..self.clone()
-        }
+        Self { region: region.to_owned(), ..self.clone() }
     }
 
     /// All requested launches, including refused ones.
@@ -152,16 +149,12 @@ impl FakeAws {
 
     /// Whether the resource-based name of an instance has an A and an AAAA record.
     pub(crate) fn dns_records_of(&self, instance_id: &str) -> (Option<bool>, Option<bool>) {
-        self.of_instance(instance_id, |instance| {
-            (instance.dns_records.a, instance.dns_records.aaaa)
-        })
+        self.of_instance(instance_id, |instance| (instance.dns_records.a, instance.dns_records.aaaa))
     }
 
     /// How many hops the answers of the metadata service of an instance may take.
     pub(crate) fn hop_limit_of(&self, instance_id: &str) -> i32 {
-        self.of_instance(instance_id, |instance| {
-            instance.metadata_options.http_put_response_hop_limit
-        })
+        self.of_instance(instance_id, |instance| instance.metadata_options.http_put_response_hop_limit)
     }
 
     /// Regions of the created clients.
@@ -219,10 +212,7 @@ impl FakeAws {
 /// time between two listings. The sessions use AWS's full request rates.
 fn sessions(listing_interval: Duration) -> Sessions {
     let shipped = Timing::default();
-    let shares = Shares {
-        default: Share::WHOLE,
-        ..Shares::default()
-    };
+    let shares = Shares { default: Share::WHOLE, ..Shares::default() };
     let limits = RateLimits::new(shares, shipped.rate_second);
     let timing = Timing {
         listing_interval,

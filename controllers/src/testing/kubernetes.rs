@@ -73,10 +73,7 @@ impl State {
 impl FakeKubernetes {
     /// A Kubernetes with only the controller identity, which allows every namespace. The clock starts at the epoch.
     pub(crate) fn new(journal: &Journal) -> Self {
-        let kubernetes = Self {
-            journal: journal.clone(),
-            state: Mutex::default(),
-        };
+        let kubernetes = Self { journal: journal.clone(), state: Mutex::default() };
         kubernetes.identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
         kubernetes
     }
@@ -133,9 +130,7 @@ impl FakeKubernetes {
             IdentityKind::AWSClusterStaticIdentity => Identity::Static(Arc::new(read(&yaml))),
         };
         let name = name.to_owned();
-        self.state()
-            .identities
-            .insert(IdentityReference { kind, name }, identity);
+        self.state().identities.insert(IdentityReference { kind, name }, identity);
     }
 
     /// Increases the resource version of a role, as a write of its status does.
@@ -161,9 +156,7 @@ impl FakeKubernetes {
     /// Stores a Secret of the type that Cluster API's providers give theirs.
     pub(crate) fn put_secret(&self, namespace: &str, name: &str, data: &[(&str, &str)]) {
         let version = self.next_version();
-        let data = data
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+        let data = data.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
@@ -271,9 +264,7 @@ impl FakeKubernetes {
         if gone {
             state.aws_machines.remove(&key(&machine.metadata));
         } else {
-            state
-                .aws_machines
-                .insert(key(&machine.metadata), Arc::new(machine.clone()));
+            state.aws_machines.insert(key(&machine.metadata), Arc::new(machine.clone()));
         }
         machine
     }
@@ -284,17 +275,11 @@ impl FakeKubernetes {
 }
 
 fn key(metadata: &ObjectMeta) -> (String, String) {
-    (
-        metadata.namespace.clone().unwrap_or_default(),
-        metadata.name.clone().unwrap_or_default(),
-    )
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 fn error(attempted: &str, source: &str) -> KubernetesError {
-    KubernetesError {
-        attempted: attempted.to_owned(),
-        source: source.into(),
-    }
+    KubernetesError { attempted: attempted.to_owned(), source: source.into() }
 }
 
 #[async_trait]
@@ -357,9 +342,7 @@ impl ClusterKubernetes for FakeKubernetes {
 
     fn held_machines(&self, namespace: &str, cluster: &str) -> BTreeSet<String> {
         let machines = MachineKubernetes::machines_of_cluster(self, namespace, cluster);
-        let held = machines
-            .iter()
-            .filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
+        let held = machines.iter().filter(|machine| meta::has_finalizer(&machine.metadata, meta::MACHINE_FINALIZER));
         held.map(|machine| machine.name_any()).collect()
     }
 
@@ -400,9 +383,7 @@ impl ClusterKubernetes for FakeKubernetes {
     async fn remove_finalizer(&self, cluster: &AWSCluster) -> Result<AWSCluster, KubernetesError> {
         self.called("remove_finalizer")?;
         let mut cluster = cluster.clone();
-        cluster
-            .finalizers_mut()
-            .retain(|finalizer| finalizer != meta::CLUSTER_FINALIZER);
+        cluster.finalizers_mut().retain(|finalizer| finalizer != meta::CLUSTER_FINALIZER);
         Ok(cluster)
     }
 }
@@ -468,9 +449,7 @@ impl MachineKubernetes for FakeKubernetes {
 
     async fn remove_finalizer(&self, machine: &AWSMachine) -> Result<(), KubernetesError> {
         let removed = self.change(machine, "remove_finalizer", |machine| {
-            machine
-                .finalizers_mut()
-                .retain(|finalizer| finalizer != meta::MACHINE_FINALIZER);
+            machine.finalizers_mut().retain(|finalizer| finalizer != meta::MACHINE_FINALIZER);
         });
         removed.map(drop)
     }

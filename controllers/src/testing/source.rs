@@ -35,11 +35,7 @@ impl FakeSource {
                 SourceOutcome::Described { name, network }
             }
         };
-        SourceRead {
-            trust: description.trust(&request.kind),
-            fields: description.fields(request.role),
-            outcome,
-        }
+        SourceRead { trust: description.trust(&request.kind), fields: description.fields(request.role), outcome }
     }
 }
 
@@ -51,8 +47,5 @@ impl From<SourceOutcome> for FakeSource {
 
 /// The outcome of reading an object whose conversion webhook does not exist.
 pub(crate) fn unreadable() -> SourceOutcome {
-    SourceOutcome::Unreadable {
-        code: Some(500),
-        text: "failed to read it: 500 InternalError: no webhook".into(),
-    }
+    SourceOutcome::Unreadable { code: Some(500), text: "failed to read it: 500 InternalError: no webhook".into() }
 }

@@ -86,11 +86,7 @@ impl Account {
     /// Lets any key of any account assume this role of this account; with an external id, only in calls that pass this
     /// id. By default AssumeRole answers `AccessDenied`.
     pub fn allow_assume_role(&self, role_arn: &str, external_id: Option<&str>) {
-        self.change(|account| {
-            account
-                .roles
-                .insert(role_arn.to_owned(), external_id.map(str::to_owned))
-        });
+        self.change(|account| account.roles.insert(role_arn.to_owned(), external_id.map(str::to_owned)));
     }
 
     /// Sets how long instances are shown as `pending` after their launch, default zero. The setting applies at once to
@@ -175,10 +171,7 @@ impl Account {
     /// Injects a fault from now on.
     pub fn fault(&self, fault: Fault) -> InjectedFault {
         let added = self.change(|account| account.faults.add(fault, Instant::now()));
-        InjectedFault {
-            account: self.clone(),
-            index: added.unwrap_or_default(),
-        }
+        InjectedFault { account: self.clone(), index: added.unwrap_or_default() }
     }
 
     /// Throttles EC2's calls by its published token buckets, which start full and are refilled `faster` times as fast
@@ -235,8 +228,7 @@ impl Account {
     /// The calls of the account's [nodes](Account::node_key), and their uses of presigned URLs.
     pub fn nodes_journal(&self) -> Journal {
         let key = &self.node_key.access_key_id;
-        self.journal()
-            .matching(|call| call.by_url || call.access_key_id == *key)
+        self.journal().matching(|call| call.by_url || call.access_key_id == *key)
     }
 
     /// The calls of the checks of infrastructure.
@@ -246,8 +238,7 @@ impl Account {
 
     /// The calls answered after the mark was taken.
     pub fn journal_since(&self, mark: Mark) -> Journal {
-        self.shared
-            .journal(mark, |call| call.account.as_deref() == Some(self.id.as_str()))
+        self.shared.journal(mark, |call| call.account.as_deref() == Some(self.id.as_str()))
     }
 
     /// The current end of the journal.
@@ -263,10 +254,7 @@ impl Account {
 
 impl AccessKey {
     pub(super) fn numbered(number: u64) -> Self {
-        Self {
-            access_key_id: format!("AKIA{number:016}"),
-            secret_access_key: format!("{SECRET_KEYS}{number:04}"),
-        }
+        Self { access_key_id: format!("AKIA{number:016}"), secret_access_key: format!("{SECRET_KEYS}{number:04}") }
     }
 }
 
@@ -285,8 +273,6 @@ impl InjectedFault {
 
     /// The number of calls that met the fault.
     pub fn hits(&self) -> u64 {
-        self.account
-            .change(|account| account.faults.hits(self.index))
-            .unwrap_or_default()
+        self.account.change(|account| account.faults.hits(self.index)).unwrap_or_default()
     }
 }

@@ -14,10 +14,8 @@ pub(super) fn describe_pools(shared: &Shared, request: &Request, caller: &Caller
     for (_, pool) in named {
         let free = shared.with_account(&caller.account, |account| account.address_pools.get(pool).copied());
         let free = free.ok_or_else(|| unknown_pool(pool))?;
-        let fields = vec![
-            Element::text("poolId", pool),
-            Element::text("totalAvailableAddressCount", &free.to_string()),
-        ];
+        let fields =
+            vec![Element::text("poolId", pool), Element::text("totalAvailableAddressCount", &free.to_string())];
         items.push(Element::parent("item", fields));
     }
     let set = Element::parent("publicIpv4PoolSet", items);
@@ -45,14 +43,9 @@ pub(super) async fn associate(shared: &Shared, request: &Request, caller: &Calle
     let Some(interface) = request.parameter("NetworkInterfaceId") else {
         return shared.moto.pass_on(&caller.account, request).await;
     };
-    let question = [
-        ("Action", "DescribeNetworkInterfaces"),
-        ("NetworkInterfaceId.1", interface),
-    ];
+    let question = [("Action", "DescribeNetworkInterfaces"), ("NetworkInterfaceId.1", interface)];
     let tree = ask(shared, request, caller, question).await?;
-    let instance = tree
-        .as_ref()
-        .and_then(|tree| tree.find("attachment")?.find("instanceId"));
+    let instance = tree.as_ref().and_then(|tree| tree.find("attachment")?.find("instanceId"));
     let mut parameters = request.parameters.clone();
     if let Some(instance) = instance {
         parameters.remove("NetworkInterfaceId");
@@ -83,9 +76,7 @@ async fn ask(
     question: [(&str, &str); 2],
 ) -> Result<Option<Element>, Refusal> {
     let with_version = question.into_iter().chain([("Version", "2016-11-15")]);
-    let parameters = with_version
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
+    let parameters = with_version.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     let shown = shared.moto.call(&caller.account, &request.scope, &parameters).await?;
     shown.succeeded().then(|| shown.tree().map_err(unreadable)).transpose()
 }

@@ -25,11 +25,7 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            code: code.to_owned(),
-            message: message.into(),
-        }
+        Self { status, code: code.to_owned(), message: message.into() }
     }
 
     /// A refusal that a test injects, with the words of the service.
@@ -60,15 +56,10 @@ impl Refusal {
         if protocol::is_json(service) {
             return Answer {
                 status: self.status,
-                body: json!({"__type": self.code, "message": self.message})
-                    .to_string()
-                    .into_bytes(),
+                body: json!({"__type": self.code, "message": self.message}).to_string().into_bytes(),
             };
         }
-        let reason = [
-            Element::text("Code", &self.code),
-            Element::text("Message", &self.message),
-        ];
+        let reason = [Element::text("Code", &self.code), Element::text("Message", &self.message)];
         let envelope = if service == "ec2" {
             let errors = Element::parent("Errors", vec![Element::parent("Error", reason.to_vec())]);
             Element::parent("Response", vec![errors, Element::text("RequestID", "-")])
@@ -80,10 +71,7 @@ impl Refusal {
             Element::parent("ErrorResponse", vec![error, Element::text("RequestId", "-")])
         };
         // Writing into memory cannot fail; an empty body would still carry the status.
-        Answer {
-            status: self.status,
-            body: envelope.write().unwrap_or_default(),
-        }
+        Answer { status: self.status, body: envelope.write().unwrap_or_default() }
     }
 }
 
@@ -145,10 +133,7 @@ impl Answer {
 
     /// The same answer with another body.
     pub(super) fn with_tree(&self, tree: &Element) -> Result<Self, XmlError> {
-        Ok(Self {
-            status: self.status,
-            body: tree.write()?,
-        })
+        Ok(Self { status: self.status, body: tree.write()? })
     }
 
     /// AWS's error code; `None` for a success.
@@ -192,10 +177,7 @@ mod tests {
 
     #[test]
     fn the_code_in_json_has_no_name_of_its_shape() {
-        let answer = Answer {
-            status: 400,
-            body: br#"{"__type": "com.amazonaws.kms#NotFoundException"}"#.to_vec(),
-        };
+        let answer = Answer { status: 400, body: br#"{"__type": "com.amazonaws.kms#NotFoundException"}"#.to_vec() };
         assert_eq!(answer.error_code().as_deref(), Some("NotFoundException"));
     }
 
@@ -230,9 +212,6 @@ mod tests {
         let sts = Refusal::injected("RequestLimitExceeded", "sts").answer("sts");
         assert_eq!((sts.status, sts.error_code().as_deref()), (400, Some("Throttling")));
         let ssm = Refusal::injected("RequestLimitExceeded", "ssm").answer("ssm");
-        assert_eq!(
-            (ssm.status, ssm.error_code().as_deref()),
-            (400, Some("ThrottlingException"))
-        );
+        assert_eq!((ssm.status, ssm.error_code().as_deref()), (400, Some("ThrottlingException")));
     }
 }

@@ -16,10 +16,7 @@ pub struct AccessKey {
 
 impl fmt::Debug for AccessKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("AccessKey")
-            .field("access_key_id", &self.access_key_id)
-            .finish_non_exhaustive()
+        formatter.debug_struct("AccessKey").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
     }
 }
 

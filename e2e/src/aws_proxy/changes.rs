@@ -14,14 +14,7 @@ pub(super) async fn terminate(shared: &Shared, request: &Request, caller: &Calle
     change(shared, request, caller, |instances, id, now| {
         let before = instances.state(id, now);
         instances.terminated(id, now);
-        (
-            before,
-            if before == TERMINATED {
-                TERMINATED
-            } else {
-                SHUTTING_DOWN
-            },
-        )
+        (before, if before == TERMINATED { TERMINATED } else { SHUTTING_DOWN })
     })
     .await
 }
@@ -94,10 +87,8 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &CallerIdentity, states
     match request.instance_ids().find(|id| states.contains(&state(id))) {
         None => Ok(()),
         Some(id) => {
-            let message = format!(
-                "The instance '{id}' is not in a state from which it can do this: {}",
-                state(id).name
-            );
+            let message =
+                format!("The instance '{id}' is not in a state from which it can do this: {}", state(id).name);
             Err(Refusal::new(400, "IncorrectInstanceState", message))
         }
     }
@@ -123,16 +114,13 @@ pub(super) async fn describe(shared: &Shared, request: &Request, caller: &Caller
 /// Terminates the instances in moto that died in `pending`, so that their volumes and interfaces are deleted too.
 async fn terminate_dead(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
     let region = &request.scope.region;
-    let dead = shared.with_account(&caller.account, |account| {
-        account.instances.take_dead(region, Instant::now())
-    });
+    let dead = shared.with_account(&caller.account, |account| account.instances.take_dead(region, Instant::now()));
     if dead.is_empty() {
         return Ok(());
     }
     let ids = dead.into_iter().enumerate();
-    let mut parameters: std::collections::BTreeMap<_, _> = ids
-        .map(|(index, id)| (format!("InstanceId.{}", index + 1), id))
-        .collect();
+    let mut parameters: std::collections::BTreeMap<_, _> =
+        ids.map(|(index, id)| (format!("InstanceId.{}", index + 1), id)).collect();
     parameters.insert("Action".to_owned(), "TerminateInstances".to_owned());
     parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
     shared.moto.call(&caller.account, &request.scope, &parameters).await?;
@@ -206,26 +194,16 @@ mod tests {
     /// Calls the proxy as the manager does.
     async fn call(shared: Arc<Shared>, action: &'static str) -> Answer {
         let request = Request {
-            scope: CredentialScope {
-                region: "eu-west-1".into(),
-                service: "ec2".into(),
-                ..CredentialScope::default()
-            },
+            scope: CredentialScope { region: "eu-west-1".into(), service: "ec2".into(), ..CredentialScope::default() },
             action: action.into(),
-            parameters: [("Action", action), VERSION]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
+            parameters: [("Action", action), VERSION].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             protocol: Protocol::Query,
         };
-        let caller = CallerIdentity {
-            account: ACCOUNT.into(),
-            is_node: false,
-            meets_no_faults: false,
-        };
+        let caller = CallerIdentity { account: ACCOUNT.into(), is_node: false, meets_no_faults: false };
         let answer = match action {
-            "RunInstances" => launches::run_instances(&shared, &request, &caller, "")
-                .await
-                .map(|outcome| outcome.answer),
+            "RunInstances" => {
+                launches::run_instances(&shared, &request, &caller, "").await.map(|outcome| outcome.answer)
+            }
             "TerminateInstances" => terminate(&shared, &request, &caller).await,
             "StopInstances" => stop(&shared, &request, &caller).await,
             "StartInstances" => start(&shared, &request, &caller).await,

@@ -111,10 +111,7 @@ impl Delay {
 impl Fault {
     /// A fault of one action, e.g. `RunInstances`. Without further settings the fault only counts the calls.
     pub fn on(action: &str) -> Self {
-        Self {
-            action: Some(action.to_owned()),
-            ..Self::on_everything()
-        }
+        Self { action: Some(action.to_owned()), ..Self::on_everything() }
     }
 
     /// A fault of every call, including those of services other than EC2.
@@ -215,10 +212,7 @@ impl Fault {
         (target.by_node || !self.by_nodes)
             && self.action.as_deref().is_none_or(|action| action == target.action)
             && self.zone.as_deref().is_none_or(|zone| zone == target.zone)
-            && self
-                .subnet
-                .as_deref()
-                .is_none_or(|subnet| Some(subnet) == target.subnet)
+            && self.subnet.as_deref().is_none_or(|subnet| Some(subnet) == target.subnet)
     }
 }
 
@@ -306,12 +300,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn target(zone: &'static str) -> Target<'static> {
-        Target {
-            action: "RunInstances",
-            zone,
-            subnet: Some("subnet-1"),
-            by_node: false,
-        }
+        Target { action: "RunInstances", zone, subnet: Some("subnet-1"), by_node: false }
     }
 
     fn refused(code: &str) -> Ending {
@@ -326,17 +315,9 @@ mod tests {
         faults.add(launch.error("InsufficientInstanceCapacity"), now);
         let mut ending_of = |target: Target<'_>| faults.apply(&target, Stage::Launch, now).ending;
         assert_eq!(ending_of(target("a")), refused("InsufficientInstanceCapacity"));
-        for spared in [
-            target("b"),
-            Target {
-                subnet: None,
-                ..target("a")
-            },
-            Target {
-                action: "CreateTags",
-                ..target("a")
-            },
-        ] {
+        for spared in
+            [target("b"), Target { subnet: None, ..target("a") }, Target { action: "CreateTags", ..target("a") }]
+        {
             assert_eq!(ending_of(spared), Ending::Usual, "{spared:?}");
         }
         assert_eq!(faults.hits(0), 1);
@@ -396,9 +377,6 @@ mod tests {
         assert_eq!(stage("InsufficientInstanceCapacity"), Stage::Launch);
         assert_eq!(stage("InvalidAMIID.NotFound"), Stage::Launch);
         assert_eq!(stage("RequestLimitExceeded"), Stage::Request);
-        assert_eq!(
-            Fault::on("TerminateInstances").error("IncorrectState").stage(),
-            Stage::Request
-        );
+        assert_eq!(Fault::on("TerminateInstances").error("IncorrectState").stage(), Stage::Request);
     }
 }

@@ -14,11 +14,7 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn new(shared: Arc<Shared>, account: String, launch: UnansweredLaunch) -> Self {
-        let held = Self {
-            shared,
-            account,
-            launch,
-        };
+        let held = Self { shared, account, launch };
         held.change(|launches| launches.push(held.launch.clone()));
         held
     }

@@ -31,23 +31,14 @@ pub(super) async fn allocate(shared: &Shared, request: &Request, caller: &Caller
         }
         None => {}
     }
-    let answer = shared
-        .moto
-        .call(&caller.account, &request.scope, &request.parameters)
-        .await?;
+    let answer = shared.moto.call(&caller.account, &request.scope, &request.parameters).await?;
     if answer.succeeded() {
         let tree = answer.tree().map_err(unreadable)?;
         let ids = tree.child("hostIdSet").map(|set| set.children.as_slice());
         let ids: Vec<String> = ids.unwrap_or_default().iter().map(|id| id.text.clone()).collect();
-        let allocation = Allocation {
-            parameters: request.parameters.clone(),
-            answer: answer.body.clone(),
-        };
+        let allocation = Allocation { parameters: request.parameters.clone(), answer: answer.body.clone() };
         shared.with_account(&caller.account, |account| {
-            account
-                .hosts
-                .tokens
-                .extend(ids.into_iter().map(|id| (id, token.clone())));
+            account.hosts.tokens.extend(ids.into_iter().map(|id| (id, token.clone())));
             account.hosts.allocations.insert(token.clone(), allocation);
         });
     }
@@ -76,10 +67,7 @@ pub(super) async fn release(shared: &Shared, request: &Request, caller: &CallerI
     let Some((code, message)) = reason else {
         return shared.moto.pass_on(&caller.account, request).await;
     };
-    let error = Element::parent(
-        "error",
-        vec![Element::text("code", code), Element::text("message", &message)],
-    );
+    let error = Element::parent("error", vec![Element::text("code", code), Element::text("message", &message)]);
     let item = Element::parent("item", vec![error, Element::text("resourceId", &id)]);
     let list = Element::parent("unsuccessful", vec![item]);
     Ok(Answer::of("ReleaseHosts", vec![list]))
@@ -90,10 +78,7 @@ fn kept_because(account: &AccountState, id: &str) -> Option<(&'static str, Strin
     let now = Instant::now();
     let hosts = &account.hosts;
     if !hosts.tokens.contains_key(id) {
-        return Some((
-            "Client.InvalidHostID.NotFound",
-            format!("The host ID '{id}' does not exist"),
-        ));
+        return Some(("Client.InvalidHostID.NotFound", format!("The host ID '{id}' does not exist")));
     }
     let mut occupants = hosts.occupants.iter().filter(|(_, host)| *host == id);
     if let Some((instance, _)) = occupants.find(|(instance, _)| account.instances.state(instance, now) != TERMINATED) {

@@ -211,11 +211,9 @@ impl Instances {
                 shown && filters.iter().all(|filter| matches(instance, filter))
             });
         }
-        reservations.children.retain(|reservation| {
-            reservation
-                .child("instancesSet")
-                .is_some_and(|set| !set.children.is_empty())
-        });
+        reservations
+            .children
+            .retain(|reservation| reservation.child("instancesSet").is_some_and(|set| !set.children.is_empty()));
     }
 
     fn set_state_reason(&self, instance: &mut Element, id: &str, now: Instant) {
@@ -247,9 +245,7 @@ pub(super) fn addresses(answer: &Element) -> Vec<(String, Address)> {
         private_ip: instance.text_at(&["privateIpAddress"]).to_owned(),
     };
     let instances = instances.unwrap_or_default().iter();
-    instances
-        .map(|instance| (instance.text_at(&["instanceId"]).to_owned(), address(instance)))
-        .collect()
+    instances.map(|instance| (instance.text_at(&["instanceId"]).to_owned(), address(instance))).collect()
 }
 
 /// Writes a state into the element with this name.
@@ -261,22 +257,13 @@ pub(super) fn show(instance: &mut Element, field: &str, state: State) {
 
 /// The instances in an answer of RunInstances, TerminateInstances, StopInstances or StartInstances.
 pub(super) fn listed(answer: &mut Element) -> &mut [Element] {
-    answer
-        .child_mut("instancesSet")
-        .map(|set| set.children.as_mut_slice())
-        .unwrap_or_default()
+    answer.child_mut("instancesSet").map(|set| set.children.as_mut_slice()).unwrap_or_default()
 }
 
 /// The instance ids in an answer of RunInstances, TerminateInstances, StopInstances or StartInstances.
 pub(super) fn ids(answer: &Element) -> Vec<String> {
-    let instances = answer
-        .child("instancesSet")
-        .map(|set| set.children.as_slice())
-        .unwrap_or_default();
-    instances
-        .iter()
-        .map(|instance| instance.text_at(&["instanceId"]).to_owned())
-        .collect()
+    let instances = answer.child("instancesSet").map(|set| set.children.as_slice()).unwrap_or_default();
+    instances.iter().map(|instance| instance.text_at(&["instanceId"]).to_owned()).collect()
 }
 
 fn matches(instance: &Element, filter: &Filter) -> bool {

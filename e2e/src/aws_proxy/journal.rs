@@ -72,19 +72,13 @@ pub struct RawLaunch {
 impl RawLaunch {
     pub(super) fn new(request: &Request, body: &[u8]) -> Self {
         let user_data = request.parameter("UserData").unwrap_or_default();
-        Self {
-            body: body.to_vec(),
-            user_data: BASE64_STANDARD.decode(user_data).unwrap_or_default(),
-        }
+        Self { body: body.to_vec(), user_data: BASE64_STANDARD.decode(user_data).unwrap_or_default() }
     }
 }
 
 impl fmt::Debug for RawLaunch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RawLaunch")
-            .field("bytes", &self.body.len())
-            .finish_non_exhaustive()
+        formatter.debug_struct("RawLaunch").field("bytes", &self.body.len()).finish_non_exhaustive()
     }
 }
 
@@ -105,9 +99,7 @@ impl Call {
     /// Whether the action may change something: every action but `Describe*`, `Get*`, `Head*`, `List*` and
     /// `AssumeRole*`.
     pub fn is_mutating(&self) -> bool {
-        !["Describe", "Get", "Head", "List", "AssumeRole"]
-            .iter()
-            .any(|prefix| self.action.starts_with(prefix))
+        !["Describe", "Get", "Head", "List", "AssumeRole"].iter().any(|prefix| self.action.starts_with(prefix))
     }
 
     /// A parameter of the call; `None` where the call does not have it.
@@ -117,9 +109,7 @@ impl Call {
 
     /// The values of a numbered list, e.g. `values("InstanceId")` for `InstanceId.1`, `InstanceId.2`…
     pub fn values(&self, list: &str) -> Vec<&str> {
-        (1..)
-            .map_while(|number| self.parameter(&format!("{list}.{number}")))
-            .collect()
+        (1..).map_while(|number| self.parameter(&format!("{list}.{number}"))).collect()
     }
 
     /// The tags of `TagSpecification`s for one resource type.
@@ -145,19 +135,8 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            at,
-            service,
-            region,
-            action,
-            status,
-            ..
-        } = self;
-        write!(
-            formatter,
-            "{at} {service} {region} {} {action} -> {status}",
-            self.access_key_id
-        )?;
+        let Self { at, service, region, action, status, .. } = self;
+        write!(formatter, "{at} {service} {region} {} {action} -> {status}", self.access_key_id)?;
         if let Some(error) = &self.error {
             write!(formatter, " {error}")?;
         }
@@ -251,10 +230,7 @@ impl Journal {
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let actions: BTreeSet<&str> = self.0.iter().map(|call| call.action.as_str()).collect();
         let count = |action: &str| self.0.iter().filter(|call| call.action == action).count();
-        actions
-            .into_iter()
-            .map(|action| (action.to_owned(), count(action)))
-            .collect()
+        actions.into_iter().map(|action| (action.to_owned(), count(action))).collect()
     }
 }
 
@@ -266,17 +242,10 @@ impl fmt::Display for Journal {
 
 /// The parameters in the form of the journal, with user data and secrets replaced by their digests.
 pub(super) fn redacted(request: &Request) -> BTreeMap<String, String> {
-    let kept = request
-        .parameters
-        .iter()
-        .filter(|(key, _)| !matches!(key.as_str(), "Action" | "Version"));
+    let kept = request.parameters.iter().filter(|(key, _)| !matches!(key.as_str(), "Action" | "Version"));
     kept.map(|(key, value)| {
         let value = if is_secret(&request.scope.service, key) {
-            digest(
-                &BASE64_STANDARD
-                    .decode(value)
-                    .unwrap_or_else(|_| value.clone().into_bytes()),
-            )
+            digest(&BASE64_STANDARD.decode(value).unwrap_or_else(|_| value.clone().into_bytes()))
         } else {
             value.clone()
         };
@@ -345,33 +314,17 @@ mod tests {
         ] {
             assert!(!call(action, "k").is_mutating(), "{action}");
         }
-        for action in [
-            "RunInstances",
-            "CreateTags",
-            "DeregisterTargets",
-            "PutBucket",
-            "DeleteObject",
-            "",
-        ] {
+        for action in ["RunInstances", "CreateTags", "DeregisterTargets", "PutBucket", "DeleteObject", ""] {
             assert!(call(action, "k").is_mutating(), "{action}");
         }
     }
 
     #[test]
     fn calls_are_selected_by_key_and_counted_by_action() {
-        let journal = Journal::new(vec![
-            call("RunInstances", "us"),
-            call("CreateVpc", "them"),
-            call("RunInstances", "us"),
-        ]);
-        assert_eq!(
-            journal.by("us").counts(),
-            BTreeMap::from([("RunInstances".to_owned(), 2)])
-        );
-        assert_eq!(
-            journal.except("us").counts(),
-            BTreeMap::from([("CreateVpc".to_owned(), 1)])
-        );
+        let journal =
+            Journal::new(vec![call("RunInstances", "us"), call("CreateVpc", "them"), call("RunInstances", "us")]);
+        assert_eq!(journal.by("us").counts(), BTreeMap::from([("RunInstances".to_owned(), 2)]));
+        assert_eq!(journal.except("us").counts(), BTreeMap::from([("CreateVpc".to_owned(), 1)]));
         assert_eq!(journal.of("CreateVpc").len(), 1);
     }
 
@@ -385,10 +338,7 @@ mod tests {
         };
         let journal = Journal::new(vec![launch("a-1", 503), launch("b-1", 200), launch("a-1", 200)]);
         let distinct = journal.distinct();
-        let told = distinct
-            .calls()
-            .iter()
-            .map(|call| (call.parameter("ClientToken"), call.status));
+        let told = distinct.calls().iter().map(|call| (call.parameter("ClientToken"), call.status));
         assert_eq!(told.collect::<Vec<_>>(), [(Some("b-1"), 200), (Some("a-1"), 200)]);
     }
 
@@ -401,14 +351,9 @@ mod tests {
         ] {
             let parameters = [("Action", action), (secret, "aGVsbG8="), ("ClientToken", "uid-1")];
             let kept = redacted(&Request {
-                scope: CredentialScope {
-                    service: service.to_owned(),
-                    ..CredentialScope::default()
-                },
+                scope: CredentialScope { service: service.to_owned(), ..CredentialScope::default() },
                 action: action.to_owned(),
-                parameters: parameters
-                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                    .into(),
+                parameters: parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
                 protocol: Protocol::Query,
             });
             assert_eq!(

@@ -101,10 +101,7 @@ fn interfaces(parameters: &Parameters) -> Option<(&'static str, String)> {
         names.any(|name| name.starts_with(&interface(number, "")))
     };
     let at_instance = ["SubnetId", "SecurityGroupId.1"].into_iter();
-    if let Some(field) = at_instance
-        .filter(|_| has(1))
-        .find(|field| parameters.contains_key(*field))
-    {
+    if let Some(field) = at_instance.filter(|_| has(1)).find(|field| parameters.contains_key(*field)) {
         let problem =
             format!("Network interfaces and an instance-level {field} may not be specified on the same request");
         return Some((COMBINATION, problem));
@@ -112,12 +109,7 @@ fn interfaces(parameters: &Parameters) -> Option<(&'static str, String)> {
     let mut public = (1..).take_while(|number| has(*number));
     let is_public = public.any(|number| parameters.contains_key(&interface(number, "AssociatePublicIpAddress")));
     let several = is_public && has(2);
-    several.then(|| {
-        (
-            COMBINATION,
-            "a public address is for a single network interface".to_owned(),
-        )
-    })
+    several.then(|| (COMBINATION, "a public address is for a single network interface".to_owned()))
 }
 
 /// A launch names a reservation or says which it prefers, never both
@@ -128,10 +120,7 @@ fn reservation(parameters: &Parameters) -> Option<(&'static str, String)> {
     let names = parameters.contains_key(&format!("{block}.CapacityReservationTarget.CapacityReservationId"));
     let both = prefers && names;
     both.then(|| {
-        (
-            COMBINATION,
-            "CapacityReservationPreference and CapacityReservationTarget exclude each other".to_owned(),
-        )
+        (COMBINATION, "CapacityReservationPreference and CapacityReservationTarget exclude each other".to_owned())
     })
 }
 
@@ -141,11 +130,7 @@ fn volumes(parameters: &Parameters) -> Option<(&'static str, String)> {
     let of = |index: usize| {
         let name = |field: &str| format!("BlockDeviceMapping.{index}.Ebs.{field}");
         let kind = given(parameters, &name("VolumeType"));
-        match (
-            kind,
-            number(parameters, &name("Iops")),
-            number(parameters, &name("Throughput")),
-        ) {
+        match (kind, number(parameters, &name("Iops")), number(parameters, &name("Throughput"))) {
             (Some(""), ..) => Some("volumeType is empty".to_owned()),
             (Some(kind @ ("gp2" | "standard" | "st1" | "sc1")), Some(_), _) => {
                 Some(format!("iops is not supported for {kind}"))
@@ -187,10 +172,7 @@ mod tests {
         let key = ("TagSpecification.1.Tag.1.Key", "kubernetes.io/cluster/dev");
         let setting = |value| ("MetadataOptions.InstanceMetadataTags", value);
         assert_eq!(said(&[key, setting("disabled")]), None);
-        assert_eq!(
-            said(&[("TagSpecification.1.Tag.1.Key", "Name"), setting("enabled")]),
-            None
-        );
+        assert_eq!(said(&[("TagSpecification.1.Tag.1.Key", "Name"), setting("enabled")]), None);
         let refused = said(&[key, setting("enabled")]).unwrap_or_default();
         assert!(refused.contains("kubernetes.io/cluster/dev"), "{refused}");
     }
@@ -228,24 +210,15 @@ mod tests {
             (&[("Placement.HostId", "h-1"), ("Placement.Tenancy", "host")], None),
             (&[("Placement.HostId", "h-1")], Some("HostId needs the tenancy host")),
             (&[("Placement.PartitionNumber", "1")], Some("needs a placement group")),
+            (&[("SubnetId", "s"), ("NetworkInterface.1.SubnetId", "s")], Some("instance-level SubnetId")),
             (
-                &[("SubnetId", "s"), ("NetworkInterface.1.SubnetId", "s")],
-                Some("instance-level SubnetId"),
-            ),
-            (
-                &[
-                    ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
-                    ("NetworkInterface.2.SubnetId", "s"),
-                ],
+                &[("NetworkInterface.1.AssociatePublicIpAddress", "true"), ("NetworkInterface.2.SubnetId", "s")],
                 Some("single network interface"),
             ),
             (
                 &[
                     ("CapacityReservationSpecification.CapacityReservationPreference", "open"),
-                    (
-                        "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
-                        "cr-1",
-                    ),
+                    ("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "cr-1"),
                 ],
                 Some("exclude each other"),
             ),

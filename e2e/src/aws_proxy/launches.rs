@@ -22,16 +22,10 @@ pub(super) async fn run_instances(
     let Some(token) = request.parameter("ClientToken") else {
         return launch(shared, request, caller, zone).await;
     };
-    let key = TokenKey {
-        region: request.scope.region.clone(),
-        zone: zone.to_owned(),
-        token: token.to_owned(),
-    };
+    let key = TokenKey { region: request.scope.region.clone(), zone: zone.to_owned(), token: token.to_owned() };
     let launching = shared.with_account(&caller.account, |account| account.launching.clone());
     let _turn = launching.lock().await;
-    let known = shared.with_account(&caller.account, |account| {
-        account.tokens.look_up(&key, &request.parameters)
-    });
+    let known = shared.with_account(&caller.account, |account| account.tokens.look_up(&key, &request.parameters));
     match known {
         Known::Same(body) => replay(shared, &Answer { status: 200, body }, &caller.account),
         Known::Mismatch => Err(Refusal::new(
@@ -62,10 +56,7 @@ async fn launch(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
     }
     let transitions = shared.transitions(&caller.account);
     let _transition = transitions.write().await;
-    let answer = shared
-        .moto
-        .call(&caller.account, &request.scope, &request.parameters)
-        .await?;
+    let answer = shared.moto.call(&caller.account, &request.scope, &request.parameters).await?;
     if answer.succeeded() {
         let mut tree = answer.tree().map_err(unreadable)?;
         let launched = instances::addresses(&tree);
@@ -98,10 +89,7 @@ fn replay(shared: &Shared, first: &Answer, account: &str) -> Result<Outcome, Ref
         let state = shared.with_account(account, |account| account.instances.state(&id, now));
         instances::show(instance, "instanceState", state);
     }
-    Ok(Outcome {
-        replayed: true,
-        ..first.with_tree(&tree).map_err(unreadable)?.into()
-    })
+    Ok(Outcome { replayed: true, ..first.with_tree(&tree).map_err(unreadable)?.into() })
 }
 
 /// The zone of a launch; empty where the request leaves the zone open, and for every other action.
@@ -110,29 +98,19 @@ pub(super) async fn zone(shared: &Shared, request: &Request, account: &str) -> R
         return Ok(String::new());
     }
     let Some(subnet) = request.subnet() else {
-        return Ok(request
-            .parameter("Placement.AvailabilityZone")
-            .unwrap_or_default()
-            .to_owned());
+        return Ok(request.parameter("Placement.AvailabilityZone").unwrap_or_default().to_owned());
     };
     if let Some(zone) = shared.with_account(account, |account| account.zones.get(subnet).cloned()) {
         return Ok(zone);
     }
-    let question = [
-        ("Action", "DescribeSubnets"),
-        ("Version", "2016-11-15"),
-        ("SubnetId.1", subnet),
-    ];
+    let question = [("Action", "DescribeSubnets"), ("Version", "2016-11-15"), ("SubnetId.1", subnet)];
     let parameters = question.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let answer = shared.moto.call(account, &request.scope, &parameters).await?;
     if !answer.succeeded() {
         return Ok(String::new()); // the launch itself will be refused because of its subnet
     }
     let tree = answer.tree().map_err(unreadable)?;
-    let zone = tree
-        .find("availabilityZone")
-        .map(|zone| zone.text.clone())
-        .unwrap_or_default();
+    let zone = tree.find("availabilityZone").map(|zone| zone.text.clone()).unwrap_or_default();
     shared.with_account(account, |account| account.zones.insert(subnet.to_owned(), zone.clone()));
     Ok(zone)
 }

@@ -61,10 +61,7 @@ struct TokenBucket {
 impl Limits {
     /// Full buckets with `faster` times the refill of AWS; without any refill at zero.
     pub(super) fn new(faster: u32) -> Self {
-        Self {
-            faster: f64::from(faster),
-            buckets: HashMap::new(),
-        }
+        Self { faster: f64::from(faster), buckets: HashMap::new() }
     }
 
     /// Takes the tokens of the call if its buckets hold them. Returns whether the call may proceed.
@@ -72,26 +69,15 @@ impl Limits {
         if request.scope.service != "ec2" {
             return true;
         }
-        let kind = if is_unfiltered(request) {
-            Kind::Unfiltered
-        } else {
-            Kind::Requests
-        };
+        let kind = if is_unfiltered(request) { Kind::Unfiltered } else { Kind::Requests };
         let (instances, resource_rate) = resources(request);
         self.acquire(request, kind, request_rate(&request.action, kind), 1.0, now)
             && resource_rate.is_none_or(|rate| self.acquire(request, Kind::Resources, rate, instances, now))
     }
 
     fn acquire(&mut self, request: &Request, kind: Kind, rate: Rate, cost: f64, now: Instant) -> bool {
-        let key = BucketKey {
-            region: request.scope.region.clone(),
-            action: request.action.clone(),
-            kind,
-        };
-        let full = TokenBucket {
-            tokens: rate.capacity,
-            filled_at: now,
-        };
+        let key = BucketKey { region: request.scope.region.clone(), action: request.action.clone(), kind };
+        let full = TokenBucket { tokens: rate.capacity, filled_at: now };
         let bucket = self.buckets.entry(key).or_insert(full);
         let refilled = now.duration_since(bucket.filled_at).as_secs_f64() * rate.refill * self.faster;
         bucket.tokens = (bucket.tokens + refilled).min(rate.capacity);
@@ -126,12 +112,7 @@ fn request_rate(action: &str, kind: Kind) -> Rate {
         "CreateTags" | "DeleteTags" => rate(100.0, 10.0),
         "CreateNatGateway" | "DeleteNatGateway" => rate(10.0, 1.0),
         "CreateVpcEndpoint" | "ModifyVpcEndpoint" | "DeleteVpcEndpoints" => rate(4.0, 0.3),
-        _ if ["Describe", "Get", "List", "Search"]
-            .iter()
-            .any(|read| action.starts_with(read)) =>
-        {
-            rate(100.0, 20.0)
-        }
+        _ if ["Describe", "Get", "List", "Search"].iter().any(|read| action.starts_with(read)) => rate(100.0, 20.0),
         _ => rate(50.0, 5.0),
     }
 }
@@ -163,11 +144,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn request(action: &str, parameters: &[(&str, &str)]) -> Request {
-        let scope = CredentialScope {
-            region: "eu-west-1".into(),
-            service: "ec2".into(),
-            ..CredentialScope::default()
-        };
+        let scope = CredentialScope { region: "eu-west-1".into(), service: "ec2".into(), ..CredentialScope::default() };
         Request {
             scope,
             action: action.to_owned(),

@@ -90,13 +90,8 @@ impl AwsProxy {
     /// the same sequence of account ids, so each proxy needs its own moto.
     pub fn start(moto_url: &str) -> anyhow::Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").context("opening a port for the AWS proxy")?;
-        listener
-            .set_nonblocking(true)
-            .context("preparing the port of the AWS proxy")?;
-        let url = format!(
-            "http://{}",
-            listener.local_addr().context("reading the port of the AWS proxy")?
-        );
+        listener.set_nonblocking(true).context("preparing the port of the AWS proxy")?;
+        let url = format!("http://{}", listener.local_addr().context("reading the port of the AWS proxy")?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -111,11 +106,7 @@ impl AwsProxy {
                 runtime.shutdown_background();
             })
             .context("starting the thread of the AWS proxy")?;
-        Ok(Self {
-            shared,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        Ok(Self { shared, stop: Some(stop), thread: Some(thread) })
     }
 
     /// The URL for requests of every service.
@@ -127,10 +118,7 @@ impl AwsProxy {
     pub fn account(&self) -> Account {
         let (id, key, user_key, node_key) = self.shared.with(|state| {
             let id = format!("{:012}", 100_000_000_001 + state.accounts.len());
-            let node_key = state.issue_key(KeyEntry {
-                is_node: true,
-                ..KeyEntry::of(&id)
-            });
+            let node_key = state.issue_key(KeyEntry { is_node: true, ..KeyEntry::of(&id) });
             let account = state::AccountState {
                 changes: Some(Changes::of_this_test()),
                 node_key: Some(node_key.clone()),
@@ -138,19 +126,10 @@ impl AwsProxy {
             };
             state.accounts.insert(id.clone(), account);
             let key = state.issue_key(KeyEntry::of(&id));
-            let user_key = state.issue_key(KeyEntry {
-                is_user: true,
-                ..KeyEntry::of(&id)
-            });
+            let user_key = state.issue_key(KeyEntry { is_user: true, ..KeyEntry::of(&id) });
             (id, key, user_key, node_key)
         });
-        Account {
-            shared: self.shared.clone(),
-            id,
-            key,
-            user_key,
-            node_key,
-        }
+        Account { shared: self.shared.clone(), id, key, user_key, node_key }
     }
 
     /// The ids of the healthy instances behind a port of the load balancer with this DNS name, of any account; `None`
@@ -246,9 +225,7 @@ fn serve(
             served.held_back.pass().await;
         }
         let answer = served.answer.ok_or(NoAnswer::Fault)?;
-        let response = Response::builder()
-            .status(answer.status)
-            .header(header::CONTENT_TYPE, "text/xml;charset=UTF-8");
+        let response = Response::builder().status(answer.status).header(header::CONTENT_TYPE, "text/xml;charset=UTF-8");
         Ok(response.body(Full::from(answer.body))?)
     }
 }

@@ -21,23 +21,12 @@ impl From<Answer> for Outcome {
 impl Outcome {
     /// An answer that is held back.
     pub(super) fn after(answer: Answer, held_back: Delay) -> Self {
-        Self {
-            answer,
-            replayed: false,
-            fate: Fate::Answered,
-            held_back,
-        }
+        Self { answer, replayed: false, fate: Fate::Answered, held_back }
     }
 
     pub(super) fn lost_request(held_back: Delay) -> Self {
-        let nothing = Answer {
-            status: 0,
-            body: Vec::new(),
-        };
-        Self {
-            fate: Fate::RequestLost,
-            ..Self::after(nothing, held_back)
-        }
+        let nothing = Answer { status: 0, body: Vec::new() };
+        Self { fate: Fate::RequestLost, ..Self::after(nothing, held_back) }
     }
 }
 

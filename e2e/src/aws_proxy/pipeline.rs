@@ -42,10 +42,7 @@ pub(super) async fn serve(shared: &Shared, head: &Parts, body: &[u8]) -> Served 
     let mut outcome = outcome.unwrap_or_else(|refusal| refusal.answer(&scope.service).into());
     outcome.answer.stamp();
     let request = request.ok();
-    let action = request
-        .as_ref()
-        .map(|request| request.action.clone())
-        .unwrap_or_default();
+    let action = request.as_ref().map(|request| request.action.clone()).unwrap_or_default();
     let account = key.as_ref().map(|key| key.account.clone());
     let call = Call {
         at,
@@ -101,11 +98,8 @@ async fn meet_faults(
     let Some(key) = key else {
         return Err(not_valid(request));
     };
-    let caller = CallerIdentity {
-        account: key.account.clone(),
-        is_node: key.is_node,
-        meets_no_faults: key.is_user || is_check,
-    };
+    let caller =
+        CallerIdentity { account: key.account.clone(), is_node: key.is_node, meets_no_faults: key.is_user || is_check };
     let zone = launches::zone(shared, request, &caller.account).await?;
     let FaultEffect { ending, delay } = shared.apply_faults(&caller, request, &zone, Stage::Request);
     let outcome = match &ending {
@@ -171,12 +165,7 @@ async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refus
     let arn = request.parameter("RoleArn").ok_or_else(denied)?;
     let account = arn.split(':').nth(4).ok_or_else(denied)?;
     let external_id = shared
-        .with(|state| {
-            state
-                .accounts
-                .get(account)
-                .and_then(|account| account.roles.get(arn).cloned())
-        })
+        .with(|state| state.accounts.get(account).and_then(|account| account.roles.get(arn).cloned()))
         .ok_or_else(denied)?;
     if external_id.is_some() && external_id.as_deref() != request.parameter("ExternalId") {
         return Err(denied());
@@ -187,14 +176,8 @@ async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refus
         let session = Session::read(&tree, &answer);
         let access_key_id = session.access_key_id.clone();
         let session_name = request.parameter("RoleSessionName").unwrap_or_default().to_owned();
-        let role = AssumedRole {
-            arn: arn.to_owned(),
-            session_name,
-        };
-        let entry = KeyEntry {
-            role: Some(role),
-            ..KeyEntry::of(account)
-        };
+        let role = AssumedRole { arn: arn.to_owned(), session_name };
+        let entry = KeyEntry { role: Some(role), ..KeyEntry::of(account) };
         shared.with(|state| state.keys.insert(access_key_id, entry));
         shared.with_account(account, |account| account.sessions.push(session));
     }

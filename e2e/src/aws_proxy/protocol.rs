@@ -56,19 +56,12 @@ pub(super) fn read(
         // The signature of a presigned URL is a secret.
         parameters.retain(|name, _| !name.starts_with("X-Amz-"));
         parameters.insert("Path".to_owned(), uri.path().to_owned());
-        let protocol = Protocol::S3 {
-            method: method.clone(),
-            path: uri.to_string(),
-            body: body.to_vec(),
-        };
+        let protocol = Protocol::S3 { method: method.clone(), path: uri.to_string(), body: body.to_vec() };
         return Some((protocol, action, parameters));
     }
     let target = headers.get("x-amz-target")?.to_str().ok()?;
     let (_, action) = target.split_once('.')?;
-    let protocol = Protocol::Json {
-        target: target.to_owned(),
-        body: body.to_vec(),
-    };
+    let protocol = Protocol::Json { target: target.to_owned(), body: body.to_vec() };
     Some((protocol, action.to_owned(), members(body)))
 }
 
@@ -83,10 +76,7 @@ fn s3_action(method: &Method, path: &str, query: &BTreeMap<String, String>) -> S
     if let Some((_, resource)) = OF_BUCKETS.iter().find(|(name, _)| query.contains_key(*name)) {
         return format!("{verb}{resource}");
     }
-    let has_object = path
-        .trim_start_matches('/')
-        .split_once('/')
-        .is_some_and(|(_, key)| !key.is_empty());
+    let has_object = path.trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
     format!("{verb}{}", if has_object { "Object" } else { "Bucket" })
 }
 
@@ -98,10 +88,7 @@ fn members(body: &[u8]) -> BTreeMap<String, String> {
         Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     };
-    object
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, text(value)?)))
-        .collect()
+    object.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
 }
 
 /// Whether a service answers in JSON.
@@ -150,17 +137,8 @@ mod tests {
         let (protocol, action, parameters) = read(&headers).unwrap();
         assert_eq!(action, "DescribeKey");
         let expected = [("KeyId", "alias/a"), ("Dry", "true")];
-        assert_eq!(
-            parameters,
-            expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
-        );
+        assert_eq!(parameters, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
         let target = "TrentService.DescribeKey".to_owned();
-        assert_eq!(
-            protocol,
-            Protocol::Json {
-                target,
-                body: body.to_vec()
-            }
-        );
+        assert_eq!(protocol, Protocol::Json { target, body: body.to_vec() });
     }
 }

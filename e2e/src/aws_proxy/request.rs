@@ -47,9 +47,7 @@ impl CredentialScope {
             return Some(Self { by_url: true, ..scope });
         };
         let parts = header.to_str().ok()?.strip_prefix("AWS4-HMAC-SHA256")?;
-        let credential = parts
-            .split(',')
-            .find_map(|part| part.trim().strip_prefix("Credential="))?;
+        let credential = parts.split(',').find_map(|part| part.trim().strip_prefix("Credential="))?;
         Self::parse(credential)
     }
 
@@ -59,12 +57,7 @@ impl CredentialScope {
         let _day = fields.next()?;
         let region = fields.next()?.to_owned();
         let service = fields.next()?.to_owned();
-        (fields.next() == Some("aws4_request")).then_some(Self {
-            access_key_id,
-            region,
-            service,
-            by_url: false,
-        })
+        (fields.next() == Some("aws4_request")).then_some(Self { access_key_id, region, service, by_url: false })
     }
 }
 
@@ -89,58 +82,32 @@ impl Request {
     /// Parses a request. A request that the emulated AWS does not support is refused as AWS would refuse it.
     pub(super) fn read(method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refusal> {
         let scope = CredentialScope::read(headers, uri).ok_or_else(|| {
-            Refusal::new(
-                403,
-                "MissingAuthenticationToken",
-                "the request has no SigV4 Authorization header",
-            )
+            Refusal::new(403, "MissingAuthenticationToken", "the request has no SigV4 Authorization header")
         })?;
         if scope.by_url && !is_valid_now(uri) {
             return Err(Refusal::new(403, "AccessDenied", "Request has expired"));
         }
         if let Some((protocol, action, parameters)) = protocol::read(&scope.service, method, uri, headers, body) {
-            return Ok(Self {
-                scope,
-                action,
-                parameters,
-                protocol,
-            });
+            return Ok(Self { scope, action, parameters, protocol });
         }
         if method != Method::POST {
-            return Err(Refusal::new(
-                405,
-                "InvalidHttpRequest",
-                "only signed POST requests are served",
-            ));
+            return Err(Refusal::new(405, "InvalidHttpRequest", "only signed POST requests are served"));
         }
         let parameters: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
         match parameters.get("Action") {
-            Some(action) => Ok(Self {
-                scope,
-                action: action.clone(),
-                parameters,
-                protocol: Protocol::Query,
-            }),
-            None => Err(Refusal::new(
-                400,
-                "MissingAction",
-                "the form in the body names no Action",
-            )),
+            Some(action) => Ok(Self { scope, action: action.clone(), parameters, protocol: Protocol::Query }),
+            None => Err(Refusal::new(400, "MissingAction", "the form in the body names no Action")),
         }
     }
 
     /// A parameter; `None` where it is absent or empty.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.parameters.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// The subnet of a launch.
     pub(super) fn subnet(&self) -> Option<&str> {
-        self.parameter("SubnetId")
-            .or_else(|| self.parameter("NetworkInterface.1.SubnetId"))
+        self.parameter("SubnetId").or_else(|| self.parameter("NetworkInterface.1.SubnetId"))
     }
 
     /// The instances that the request names by id.
@@ -157,10 +124,7 @@ impl Request {
                 return true;
             };
             let Ok(number) = number.parse() else { return true };
-            let filter = filters.entry(number).or_insert_with(|| Filter {
-                name: String::new(),
-                values: Vec::new(),
-            });
+            let filter = filters.entry(number).or_insert_with(|| Filter { name: String::new(), values: Vec::new() });
             if field == "Name" {
                 filter.name.clone_from(value);
             } else {
@@ -168,15 +132,12 @@ impl Request {
             }
             false
         });
-        let (taken, kept): (Vec<_>, Vec<_>) = filters
-            .into_values()
-            .partition(|filter| names.contains(&filter.name.as_str()));
+        let (taken, kept): (Vec<_>, Vec<_>) =
+            filters.into_values().partition(|filter| names.contains(&filter.name.as_str()));
         for (index, filter) in kept.into_iter().enumerate() {
-            self.parameters
-                .insert(format!("Filter.{}.Name", index + 1), filter.name);
+            self.parameters.insert(format!("Filter.{}.Name", index + 1), filter.name);
             for (value_index, value) in filter.values.into_iter().enumerate() {
-                self.parameters
-                    .insert(format!("Filter.{}.Value.{}", index + 1, value_index + 1), value);
+                self.parameters.insert(format!("Filter.{}.Value.{}", index + 1, value_index + 1), value);
             }
         }
         taken
@@ -221,10 +182,7 @@ mod tests {
     #[test]
     fn requests_without_signature_form_or_action_are_refused() {
         let code = |method, headers: &HeaderMap, body: &[u8]| read(&method, headers, body).unwrap_err().code;
-        assert_eq!(
-            code(Method::POST, &HeaderMap::new(), b"Action=X"),
-            "MissingAuthenticationToken"
-        );
+        assert_eq!(code(Method::POST, &HeaderMap::new(), b"Action=X"), "MissingAuthenticationToken");
         assert_eq!(code(Method::GET, &signed(), b"Action=X"), "InvalidHttpRequest");
         assert_eq!(code(Method::POST, &signed(), b"Version=1"), "MissingAction");
     }
@@ -252,26 +210,8 @@ mod tests {
             &Filter.2.Name=vpc-id&Filter.2.Value.1=a&Filter.2.Value.2=b";
         let mut request = read(&Method::POST, &signed(), body).unwrap();
         let taken = request.take_filters(&["client-token", "instance-state-name"]);
-        assert_eq!(
-            taken,
-            [Filter {
-                name: "client-token".into(),
-                values: vec!["t".into()]
-            }]
-        );
-        let left: Vec<_> = request
-            .parameters
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        assert_eq!(
-            left,
-            [
-                "Action=D",
-                "Filter.1.Name=vpc-id",
-                "Filter.1.Value.1=a",
-                "Filter.1.Value.2=b"
-            ]
-        );
+        assert_eq!(taken, [Filter { name: "client-token".into(), values: vec!["t".into()] }]);
+        let left: Vec<_> = request.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(left, ["Action=D", "Filter.1.Name=vpc-id", "Filter.1.Value.1=a", "Filter.1.Value.2=b"]);
     }
 }

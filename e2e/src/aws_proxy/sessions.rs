@@ -38,9 +38,6 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Session")
-            .field("access_key_id", &self.access_key_id)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Session").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
     }
 }

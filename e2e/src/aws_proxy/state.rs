@@ -52,13 +52,7 @@ pub(super) struct KeyEntry {
 impl KeyEntry {
     /// A valid key of an account.
     pub(super) fn of(account: &str) -> Self {
-        Self {
-            account: account.to_owned(),
-            role: None,
-            revoked: false,
-            is_user: false,
-            is_node: false,
-        }
+        Self { account: account.to_owned(), role: None, revoked: false, is_user: false, is_node: false }
     }
 }
 
@@ -101,20 +95,13 @@ pub(super) struct AccountState {
 impl fmt::Debug for Shared {
     /// Prints no state: the launches in it contain user data.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Shared")
-            .field("url", &self.url)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Shared").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
 impl Shared {
     pub(super) fn new(url: String, moto: Moto) -> Self {
-        Self {
-            url,
-            moto,
-            state: Mutex::default(),
-        }
+        Self { url, moto, state: Mutex::default() }
     }
 
     /// Runs `work` on the state. A test that panics meanwhile does not affect others: the lock is not poisoned, and
@@ -144,15 +131,8 @@ impl Shared {
         if caller.meets_no_faults {
             return FaultEffect::default();
         }
-        let target = Target {
-            action: &request.action,
-            zone,
-            subnet: request.subnet(),
-            by_node: caller.is_node,
-        };
-        self.with_account(&caller.account, |account| {
-            account.faults.apply(&target, stage, Instant::now())
-        })
+        let target = Target { action: &request.action, zone, subnet: request.subnet(), by_node: caller.is_node };
+        self.with_account(&caller.account, |account| account.faults.apply(&target, stage, Instant::now()))
     }
 
     /// Whether the account's throttling admits a call. The user's calls are neither throttled nor counted.
@@ -184,17 +164,7 @@ impl Shared {
     }
 
     pub(super) fn journal(&self, mark: Mark, keep: impl Fn(&Call) -> bool) -> Journal {
-        self.with(|state| {
-            Journal::new(
-                state
-                    .journal
-                    .iter()
-                    .skip(mark.0)
-                    .filter(|call| keep(call))
-                    .cloned()
-                    .collect(),
-            )
-        })
+        self.with(|state| Journal::new(state.journal.iter().skip(mark.0).filter(|call| keep(call)).cloned().collect()))
     }
 }
 

@@ -35,10 +35,7 @@ pub(super) struct Moto {
 
 impl Moto {
     pub(super) fn new(url: &str) -> Self {
-        Self {
-            url: url.to_owned(),
-            client: Client::builder(TokioExecutor::new()).build_http(),
-        }
+        Self { url: url.to_owned(), client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
     /// Sends a call to the account's part of moto as it came.
@@ -48,21 +45,11 @@ impl Moto {
             Protocol::Query => self.call(account, scope, &request.parameters).await,
             Protocol::Json { target, body } => {
                 let headers = [(header::CONTENT_TYPE.as_str(), JSON), ("x-amz-target", target)];
-                let call = HttpCall {
-                    method: &Method::POST,
-                    path: "/",
-                    headers: &headers,
-                    body: body.clone(),
-                };
+                let call = HttpCall { method: &Method::POST, path: "/", headers: &headers, body: body.clone() };
                 self.send(account, scope, call).await
             }
             Protocol::S3 { method, path, body } => {
-                let call = HttpCall {
-                    method,
-                    path,
-                    headers: &[],
-                    body: body.clone(),
-                };
+                let call = HttpCall { method, path, headers: &[], body: body.clone() };
                 self.send(account, scope, call).await
             }
         }
@@ -91,9 +78,7 @@ impl Moto {
         scope: &CredentialScope,
         parameters: &BTreeMap<String, String>,
     ) -> Result<Answer, Refusal> {
-        let form = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(parameters)
-            .finish();
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
         let call = HttpCall {
             method: &Method::POST,
             path: "/",
@@ -122,18 +107,10 @@ impl Moto {
         let request = request.body(Full::from(call.body)).map_err(|error| broken(&error))?;
         let response = self.client.request(request).await.map_err(|error| broken(&error))?;
         let status = response.status().as_u16();
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| broken(&error))?
-            .to_bytes()
-            .to_vec();
+        let body = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes().to_vec();
         let answer = Answer { status, body };
         if status >= 500 && answer.error_code().is_none() {
-            return Err(broken(&format!(
-                "failed with {status}; it does not implement everything, its log says more"
-            )));
+            return Err(broken(&format!("failed with {status}; it does not implement everything, its log says more")));
         }
         Ok(answer)
     }

@@ -33,20 +33,12 @@ pub enum XmlError {
 impl Element {
     /// An element that holds a text.
     pub fn text(name: &str, text: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            text: text.to_owned(),
-            ..Self::default()
-        }
+        Self { name: name.to_owned(), text: text.to_owned(), ..Self::default() }
     }
 
     /// An element that holds other elements.
     pub fn parent(name: &str, children: Vec<Self>) -> Self {
-        Self {
-            name: name.to_owned(),
-            children,
-            ..Self::default()
-        }
+        Self { name: name.to_owned(), children, ..Self::default() }
     }
 
     /// Reads the root element of `source`.
@@ -141,9 +133,7 @@ impl Element {
 
     /// The text at the end of a path of children; empty where there is none.
     pub fn text_at(&self, path: &[&str]) -> &str {
-        path.iter()
-            .try_fold(self, |element, name| element.child(name))
-            .map_or("", |element| &element.text)
+        path.iter().try_fold(self, |element, name| element.child(name)).map_or("", |element| &element.text)
     }
 
     /// The first element of this name at any depth, this one included.

@@ -50,10 +50,7 @@ async fn run(register: &Path, program: &str, arguments: &[&str]) -> anyhow::Resu
         .process_group(0)
         .spawn()
         .with_context(|| format!("start {program}"))?;
-    let group = child
-        .id()
-        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
-        .context("read the process id")?;
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).context("read the process id")?;
     let entry = register.join(group.to_string());
     std::fs::write(&entry, program).with_context(|| format!("register in {}", register.display()))?;
     writeln!(std::io::stdout(), "{group}")?;
@@ -96,13 +93,9 @@ async fn sweep(directory: &Path, register: &Path) -> anyhow::Result<ExitCode> {
 
 /// The process groups that are still registered.
 fn registered(register: &Path) -> anyhow::Result<Vec<Pid>> {
-    let entries: Vec<PathBuf> = std::fs::read_dir(register)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<_>>()?;
-    Ok(entries
-        .iter()
-        .filter_map(|entry| Pid::from_raw(entry.file_name()?.to_str()?.parse().ok()?))
-        .collect())
+    let entries: Vec<PathBuf> =
+        std::fs::read_dir(register)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    Ok(entries.iter().filter_map(|entry| Pid::from_raw(entry.file_name()?.to_str()?.parse().ok()?)).collect())
 }
 
 /// Returns when standard input ends, or when SIGTERM or SIGINT arrives.
@@ -126,9 +119,6 @@ async fn end_of_starter() -> anyhow::Result<()> {
 /// The exit code of a program that exited, or 128 plus the signal that ended it, as in shells.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt as _;
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal))
-        .unwrap_or(1);
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }

@@ -44,12 +44,7 @@ impl ManagementCluster {
         let release = repository.add(FIRST_VERSION)?;
         let home = world.directory.folder("home")?;
         let clusterctl = Clusterctl::new(home, &repository.configuration, world.admin_kubeconfig());
-        Ok(Self {
-            world: Arc::new(world),
-            repository,
-            release,
-            clusterctl,
-        })
+        Ok(Self { world: Arc::new(world), repository, release, clusterctl })
     }
 
     /// Runs `clusterctl init --infrastructure aws-rs`, and starts the managers that would run as pods, except the one
@@ -62,14 +57,12 @@ impl ManagementCluster {
 
     async fn wait_for_cert_manager_test(&self) -> anyhow::Result<()> {
         let namespaces = Api::<Namespace>::all(self.world.admin().await?);
-        eventually_by_polling(
-            GONE_WITHIN,
-            "clusterctl's test of cert-manager to be gone",
-            async || match namespaces.get_opt(CERT_MANAGER_TEST).await? {
+        eventually_by_polling(GONE_WITHIN, "clusterctl's test of cert-manager to be gone", async || {
+            match namespaces.get_opt(CERT_MANAGER_TEST).await? {
                 None => Ok(()),
                 Some(_) => bail!("its namespace is still there"),
-            },
-        )
+            }
+        })
         .await
     }
 

@@ -25,15 +25,8 @@ impl Release {
             .arg(repository)
             .args([version, &format!("localhost/capa-rs:{version}")])
             .output()?;
-        ensure!(
-            output.status.success(),
-            "render release {version}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(Self {
-            folder: repository.join(PROVIDER).join(version),
-            version: version.to_owned(),
-        })
+        ensure!(output.status.success(), "render release {version}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(Self { folder: repository.join(PROVIDER).join(version), version: version.to_owned() })
     }
 
     /// Adds an optional string field to the spec of one of this provider's kinds, as a later version might.

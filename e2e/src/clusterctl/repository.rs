@@ -21,18 +21,8 @@ struct Upstream {
 }
 
 const UPSTREAM: [Upstream; 3] = [
-    Upstream {
-        provider: &CORE,
-        name: "cluster-api",
-        type_: "CoreProvider",
-        folder: "cluster-api",
-    },
-    Upstream {
-        provider: &BOOTSTRAP,
-        name: "kubeadm",
-        type_: "BootstrapProvider",
-        folder: "bootstrap-kubeadm",
-    },
+    Upstream { provider: &CORE, name: "cluster-api", type_: "CoreProvider", folder: "cluster-api" },
+    Upstream { provider: &BOOTSTRAP, name: "kubeadm", type_: "BootstrapProvider", folder: "bootstrap-kubeadm" },
     Upstream {
         provider: &CONTROL_PLANE,
         name: "kubeadm",
@@ -66,13 +56,7 @@ impl Repository {
         let mut webhooks = Vec::new();
         let infrastructure = "infrastructure-aws-rs";
         let mut providers = vec![
-            entry(
-                &folder,
-                OURS,
-                "InfrastructureProvider",
-                infrastructure,
-                "infrastructure",
-            ),
+            entry(&folder, OURS, "InfrastructureProvider", infrastructure, "infrastructure"),
             entry(&folder, OUR_ADDON, "AddonProvider", "addon-aws-rs-fleet", "addon"),
         ];
         for upstream in &UPSTREAM {
@@ -81,10 +65,7 @@ impl Repository {
             let port = free_port()?;
             let manifests = cluster_api::called_by_url(upstream.provider.manifests()?, port, &pki.ca)?;
             fs::write(release.join(upstream.provider.components), documents(&manifests))?;
-            fs::copy(
-                programs::tool("cluster-api-metadata.yaml")?,
-                release.join("metadata.yaml"),
-            )?;
+            fs::copy(programs::tool("cluster-api-metadata.yaml")?, release.join("metadata.yaml"))?;
             webhooks.push((upstream.provider, port));
             let kind = upstream.provider.components.trim_end_matches("-components.yaml");
             providers.push(entry(&folder, upstream.name, upstream.type_, upstream.folder, kind));
@@ -104,11 +85,7 @@ impl Repository {
             },
         });
         fs::write(&configuration, content.to_string())?;
-        Ok(Self {
-            folder,
-            webhooks,
-            configuration,
-        })
+        Ok(Self { folder, webhooks, configuration })
     }
 
     /// The folder for releases of this provider.
@@ -123,10 +100,7 @@ impl Repository {
 }
 
 fn entry(folder: &Path, name: &str, type_: &str, provider: &str, kind: &str) -> Value {
-    let url = folder
-        .join(provider)
-        .join("latest")
-        .join(format!("{kind}-components.yaml"));
+    let url = folder.join(provider).join("latest").join(format!("{kind}-components.yaml"));
     json!({ "name": name, "type": type_, "url": url })
 }
 
@@ -144,11 +118,6 @@ fn upstream_version() -> anyhow::Result<String> {
 fn cert_manager_version() -> anyhow::Result<String> {
     let path = programs::repository().join("hack/tools/cert-manager/go.mod");
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let required = text
-        .lines()
-        .find_map(|line| line.strip_prefix("require github.com/cert-manager/cert-manager "));
-    Ok(required
-        .with_context(|| format!("no version in {}", path.display()))?
-        .trim()
-        .to_owned())
+    let required = text.lines().find_map(|line| line.strip_prefix("require github.com/cert-manager/cert-manager "));
+    Ok(required.with_context(|| format!("no version in {}", path.display()))?.trim().to_owned())
 }

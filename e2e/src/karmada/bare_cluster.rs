@@ -46,19 +46,11 @@ impl BareCluster {
         controllers: &[&str],
     ) -> anyhow::Result<Self> {
         let directory = Directory::new()?;
-        let shape = Shape {
-            arguments,
-            controllers,
-            prefix: &format!("{name}-"),
-        };
+        let shape = Shape { arguments, controllers, prefix: &format!("{name}-") };
         let started = ApiServer::start_as(&directory, environment.logs(), &shape).await;
         let (server, programs) = started.with_context(|| format!("start the API server {name}"))?;
         let programs = programs.into_iter().map(|program| environment.adopt(program)).collect();
-        Ok(Self {
-            server,
-            programs: Mutex::new(programs),
-            _directory: directory,
-        })
+        Ok(Self { server, programs: Mutex::new(programs), _directory: directory })
     }
 
     pub(super) fn server(&self) -> &ApiServer {

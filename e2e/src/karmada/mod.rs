@@ -61,10 +61,7 @@ impl Karmada {
     /// Starts a control plane for a test. Taints of members act within seconds, as long as nothing is healthy yet.
     pub async fn start(environment: &Arc<TestEnvironment>, name: &str) -> anyhow::Result<Self> {
         let api = BareCluster::start_as(environment, name, front_proxy, &[]).await?;
-        let karmada = Self {
-            api,
-            programs: Mutex::default(),
-        };
+        let karmada = Self { api, programs: Mutex::default() };
         karmada.serve_members(environment, name).await?;
         karmada.call_webhooks(environment, name).await?;
         let status = [
@@ -143,10 +140,7 @@ impl Karmada {
         let file = programs::built_by("fleet-tools", "karmada/webhook-configuration.yaml")?;
         let configuration = std::fs::read_to_string(file)?
             .replace("{{caBundle}}", &BASE64_STANDARD.encode(&server.pki.ca))
-            .replace(
-                "https://karmada-webhook.karmada-system.svc:443",
-                &format!("https://127.0.0.1:{port}"),
-            );
+            .replace("https://karmada-webhook.karmada-system.svc:443", &format!("https://127.0.0.1:{port}"));
         objects::apply_all(&self.client().await?, objects::parse(&configuration)?, "").await
     }
 
@@ -162,10 +156,7 @@ impl Karmada {
         command.arg(format!("--health-probe-bind-address={health}"));
         let mut started = environment.start(&format!("{name}-{what}"), &command)?;
         let healthy = async || http_get(&format!("http://{health}/healthz")).await.map(drop);
-        started
-            .ready(READY_WITHIN, healthy)
-            .await
-            .with_context(|| format!("start Karmada's {what}"))?;
+        started.ready(READY_WITHIN, healthy).await.with_context(|| format!("start Karmada's {what}"))?;
         self.keep(started);
         Ok(())
     }
@@ -199,8 +190,5 @@ fn front_proxy(pki: &crate::pki::Pki) -> Vec<String> {
 }
 
 fn program(name: &str) -> anyhow::Result<Command> {
-    Ok(Command::new(programs::built_by(
-        "fleet-tools",
-        &format!("karmada/{name}"),
-    )?))
+    Ok(Command::new(programs::built_by("fleet-tools", &format!("karmada/{name}"))?))
 }

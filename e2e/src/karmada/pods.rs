@@ -63,8 +63,7 @@ async fn look(client: &Client, holds: bool) -> kube::Result<()> {
             let status = json!({"status": {"phase": "Running", "conditions": [
                 {"type": "Ready", "status": "True", "lastTransitionTime": now},
             ]}});
-            pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
-                .await?;
+            pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await?;
         }
     }
     Ok(())
@@ -73,10 +72,7 @@ async fn look(client: &Client, holds: bool) -> kube::Result<()> {
 async fn bind(client: &Client, namespace: &str, name: &str) {
     let bindings: Api<Binding> = Api::namespaced(client.clone(), namespace);
     let binding = Binding {
-        metadata: kube::api::ObjectMeta {
-            name: Some(name.to_owned()),
-            ..kube::api::ObjectMeta::default()
-        },
+        metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..kube::api::ObjectMeta::default() },
         target: k8s_openapi::api::core::v1::ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(NODE.to_owned()),
@@ -89,7 +85,5 @@ async fn bind(client: &Client, namespace: &str, name: &str) {
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -24,10 +24,7 @@ impl Authority {
         let key = KeyPair::from_pem(key).with_context(|| format!("read the key {name}"))?;
         let issuer =
             Issuer::from_ca_cert_pem(certificate, key).with_context(|| format!("read the certificate {name}"))?;
-        Ok(Self {
-            certificate: certificate.clone(),
-            issuer,
-        })
+        Ok(Self { certificate: certificate.clone(), issuer })
     }
 
     /// The hash of the public key, by which a joining node verifies the authority.

@@ -58,13 +58,7 @@ async fn init_control_plane(simulator: &NodeSimulator, computer: &Computer, init
         simulator.has_started(id, &cluster);
         cluster
     };
-    Ok(Node::new(
-        computer,
-        cluster,
-        &init.registration,
-        init.configuration.clone(),
-        true,
-    ))
+    Ok(Node::new(computer, cluster, &init.registration, init.configuration.clone(), true))
 }
 
 async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Join) -> anyhow::Result<Node> {
@@ -76,19 +70,10 @@ async fn join_cluster(simulator: &NodeSimulator, computer: &Computer, join: &Joi
     );
     cluster.accepts(&join.token).await?;
     if join.control_plane {
-        ensure!(
-            join.pki.contains_key("ca.key"),
-            "a control plane node needs the cluster's keys"
-        );
+        ensure!(join.pki.contains_key("ca.key"), "a control plane node needs the cluster's keys");
     }
     let configuration = Configuration::stored(&cluster.admin).await?;
-    Ok(Node::new(
-        computer,
-        cluster,
-        &join.registration,
-        configuration,
-        join.control_plane,
-    ))
+    Ok(Node::new(computer, cluster, &join.registration, configuration, join.control_plane))
 }
 
 impl Node {
@@ -119,12 +104,7 @@ impl Node {
             configuration,
             kubelet_port: etcd.map(|etcd| etcd.kubelet_port),
         };
-        Self {
-            account: computer.account.clone(),
-            instance_id: computer.instance_id.clone(),
-            facts,
-            cluster,
-        }
+        Self { account: computer.account.clone(), instance_id: computer.instance_id.clone(), facts, cluster }
     }
 
     /// Starts the components of the node, and shows the Node in the cluster's API.
@@ -173,9 +153,6 @@ impl Node {
     }
 
     async fn report(&self, simulator: &NodeSimulator, serving: bool) -> anyhow::Result<()> {
-        simulator
-            .computers
-            .report(&self.account, &self.instance_id, serving)
-            .await
+        simulator.computers.report(&self.account, &self.instance_id, serving).await
     }
 }

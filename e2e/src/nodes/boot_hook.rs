@@ -70,10 +70,7 @@ impl Root {
         let cloud_init = folder.join("bin/cloud-init");
         std::fs::write(&cloud_init, CLOUD_INIT).with_context(|| format!("write {}", cloud_init.display()))?;
         std::fs::set_permissions(&cloud_init, Permissions::from_mode(0o755))?;
-        Ok(Self {
-            folder,
-            output: simulator.options.logs.join(format!("cloud-init-{id}.log")),
-        })
+        Ok(Self { folder, output: simulator.options.logs.join(format!("cloud-init-{id}.log")) })
     }
 
     /// Runs a hook with the credentials of the computer's instance profile.

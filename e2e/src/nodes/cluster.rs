@@ -105,10 +105,7 @@ impl Cluster {
         let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(review.as_bytes().to_vec())?;
-        let answer: Value = client
-            .request(request)
-            .await
-            .context("the bootstrap token is refused")?;
+        let answer: Value = client.request(request).await.context("the bootstrap token is refused")?;
         let groups = answer.pointer("/status/userInfo/groups").and_then(Value::as_array);
         let bootstrapper = groups.is_some_and(|groups| groups.iter().any(|group| group == "system:bootstrappers"));
         anyhow::ensure!(bootstrapper, "the token is none of a node that joins");

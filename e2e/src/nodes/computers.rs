@@ -19,10 +19,7 @@ pub(super) struct Computers {
 
 impl Computers {
     pub(super) fn new(url: &str) -> Self {
-        Self {
-            url: url.trim_end_matches('/').to_owned(),
-            client: Client::builder(TokioExecutor::new()).build_http(),
-        }
+        Self { url: url.trim_end_matches('/').to_owned(), client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
     pub(super) async fn list(&self) -> anyhow::Result<Vec<Computer>> {
@@ -40,20 +37,14 @@ impl Computers {
     /// The healthy instances behind the load balancer whose listener has the address `host:port`. `None` if the name is
     /// not that of a load balancer.
     pub(super) async fn healthy_targets(&self, endpoint: &str) -> anyhow::Result<Option<Vec<String>>> {
-        let body = self
-            .call(Method::GET, &format!("{ENDPOINTS}/{endpoint}"), Vec::new())
-            .await?;
+        let body = self.call(Method::GET, &format!("{ENDPOINTS}/{endpoint}"), Vec::new()).await?;
         serde_json::from_slice(&body).context("read the healthy targets")
     }
 
     async fn call(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Bytes> {
         let url = format!("{}{path}", self.url);
         let request = Request::builder().method(method).uri(&url).body(Full::from(body))?;
-        let response = self
-            .client
-            .request(request)
-            .await
-            .with_context(|| format!("ask {url}"))?;
+        let response = self.client.request(request).await.with_context(|| format!("ask {url}"))?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         ensure!(status.is_success(), "{url} answers {status}");

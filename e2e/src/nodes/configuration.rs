@@ -29,10 +29,7 @@ impl Configuration {
     pub(super) fn new(document: Value) -> anyhow::Result<Self> {
         let version = document.get("kubernetesVersion").and_then(Value::as_str);
         let kubernetes_version = version.context("the ClusterConfiguration has no kubernetesVersion")?;
-        Ok(Self {
-            kubernetes_version: kubernetes_version.to_owned(),
-            document,
-        })
+        Ok(Self { kubernetes_version: kubernetes_version.to_owned(), document })
     }
 
     /// Stores the configuration, as `kubeadm init` does for joins and upgrades.
@@ -71,10 +68,7 @@ impl Configuration {
     }
 
     pub(super) fn coredns_image(&self) -> String {
-        format!(
-            "{REPOSITORY}/coredns/coredns:{}",
-            self.tag("/dns/imageTag", COREDNS_TAG)
-        )
+        format!("{REPOSITORY}/coredns/coredns:{}", self.tag("/dns/imageTag", COREDNS_TAG))
     }
 
     fn tag<'a>(&'a self, path: &str, default: &'a str) -> &'a str {

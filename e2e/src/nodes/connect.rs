@@ -22,9 +22,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until the runtime ends.
 pub(super) async fn serve(listen: SocketAddr, simulator: NodeSimulator) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(|| format!("listen on {listen}"))?;
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("listen on {listen}"))?;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(connection(stream, simulator.clone()))),
@@ -38,9 +36,7 @@ pub(super) async fn serve(listen: SocketAddr, simulator: NodeSimulator) -> anyho
 
 async fn connection(stream: TcpStream, simulator: NodeSimulator) {
     let service = service_fn(|request| answer(request, simulator.clone()));
-    let served = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades();
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection to the CONNECT proxy ended early");
     }
@@ -50,10 +46,7 @@ async fn answer(request: Request<Incoming>, simulator: NodeSimulator) -> http::R
     let refused = |status, reason: String| Response::builder().status(status).body(Full::from(reason));
     let authority = request.uri().authority().map(ToString::to_string);
     let Some(endpoint) = authority.filter(|_| request.method() == Method::CONNECT) else {
-        return refused(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "only CONNECT host:port is served".into(),
-        );
+        return refused(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT host:port is served".into());
     };
     let opened = match simulator.route(&endpoint).await {
         Ok(backend) => TcpStream::connect(backend.cluster.address)

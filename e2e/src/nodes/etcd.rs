@@ -85,28 +85,17 @@ impl Etcd {
         let ports = ports.context("the stub of etcd has reported no ports")?;
         let (kubelet_port, control_port) = (ports.kubelet, ports.control);
         let control = format!("http://127.0.0.1:{control_port}/members");
-        Ok(Self {
-            kubelet_port,
-            control,
-            members: Mutex::default(),
-            program: Mutex::new(Some(program)),
-        })
+        Ok(Self { kubelet_port, control, members: Mutex::default(), program: Mutex::new(Some(program)) })
     }
 
     /// Sets whether the member on a node runs.
     pub(super) async fn set(&self, node: &str, alive: bool) -> anyhow::Result<()> {
         let mut members = self.members.lock().await;
         members.insert(node.to_owned(), alive);
-        let listed: Vec<_> = members
-            .iter()
-            .map(|(name, alive)| json!({"name": name, "alive": alive}))
-            .collect();
+        let listed: Vec<_> = members.iter().map(|(name, alive)| json!({"name": name, "alive": alive})).collect();
         let request = Request::put(&self.control).body(Full::from(serde_json::to_vec(&listed)?))?;
         let client: Client<_, Full<hyper::body::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-        let response = client
-            .request(request)
-            .await
-            .context("tell the stub of etcd its members")?;
+        let response = client.request(request).await.context("tell the stub of etcd its members")?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         let text = String::from_utf8_lossy(&body);

@@ -58,10 +58,7 @@ pub(super) async fn fetched(
         for resource in items(&configuration, "/ignition/security/tls/certificateAuthorities") {
             add(&mut fetched, resource, &transport, &fetch).await?;
             let authority = String::from_utf8(content(resource, &fetched)?)?;
-            ensure!(
-                authority.contains(CERTIFICATE),
-                "a certificate authority has no certificate"
-            );
+            ensure!(authority.contains(CERTIFICATE), "a certificate authority has no certificate");
             transport.authorities += &authority;
         }
         for resource in merged(&configuration, &version)? {
@@ -96,9 +93,7 @@ impl Transport {
             return Self::default();
         }
         let url = |field: &str| {
-            let url = configuration
-                .pointer("/ignition/proxy")
-                .and_then(|proxy| proxy.get(field));
+            let url = configuration.pointer("/ignition/proxy").and_then(|proxy| proxy.get(field));
             url.and_then(Value::as_str).map(str::to_owned)
         };
         let hosts = items(configuration, "/ignition/proxy/noProxy");
@@ -125,10 +120,7 @@ fn parse(configuration: &[u8]) -> anyhow::Result<(Value, String)> {
     let configuration: Value = serde_json::from_slice(configuration).context("parse the Ignition configuration")?;
     let version = configuration.pointer("/ignition/version").and_then(Value::as_str);
     let version = version.context("the Ignition configuration has no version")?.to_owned();
-    ensure!(
-        VERSIONS.contains(&version.as_str()),
-        "Ignition has no version {version}"
-    );
+    ensure!(VERSIONS.contains(&version.as_str()), "Ignition has no version {version}");
     Ok((configuration, version))
 }
 
@@ -141,10 +133,7 @@ fn merged<'a>(configuration: &'a Value, version: &str) -> anyhow::Result<Vec<&'a
     };
     let resources: Vec<&Value> = items(configuration, &format!("/ignition/config/{list}")).collect();
     let mut packed = resources.iter().filter_map(|resource| resource.get("compression"));
-    ensure!(
-        unpacks || packed.all(|name| name == ""),
-        "version {version} reads no compressed configuration"
-    );
+    ensure!(unpacks || packed.all(|name| name == ""), "version {version} reads no compressed configuration");
     Ok(resources)
 }
 
@@ -166,11 +155,7 @@ fn collect(configuration: &[u8], fetched: &Fetched, files: &mut Files) -> anyhow
 }
 
 fn items<'a>(configuration: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    configuration
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    configuration.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn source_of(resource: &Value) -> &str {
@@ -192,10 +177,7 @@ fn content(resource: &Value, fetched: &Fetched) -> anyhow::Result<Vec<u8>> {
         }
         Some((_, data)) => percent_decode_str(data).collect(),
         None if source.is_empty() => Vec::new(),
-        None => fetched
-            .get(source)
-            .cloned()
-            .with_context(|| format!("{} is not known here", without_query(source)))?,
+        None => fetched.get(source).cloned().with_context(|| format!("{} is not known here", without_query(source)))?,
     };
     if let Some(hash) = resource.pointer("/verification/hash").and_then(Value::as_str) {
         verify(&content, hash).with_context(|| format!("verify {}", without_query(source)))?;
@@ -204,9 +186,7 @@ fn content(resource: &Value, fetched: &Fetched) -> anyhow::Result<Vec<u8>> {
         "" => Ok(content),
         "gzip" => {
             let mut unpacked = Vec::new();
-            GzDecoder::new(content.as_slice())
-                .read_to_end(&mut unpacked)
-                .context("unpack a resource")?;
+            GzDecoder::new(content.as_slice()).read_to_end(&mut unpacked).context("unpack a resource")?;
             Ok(unpacked)
         }
         other => bail!("{other} is no compression"),
@@ -215,9 +195,7 @@ fn content(resource: &Value, fetched: &Fetched) -> anyhow::Result<Vec<u8>> {
 
 /// Fails if the content has another hash. Both lines of versions know SHA-512.
 fn verify(content: &[u8], hash: &str) -> anyhow::Result<()> {
-    let expected = hash
-        .strip_prefix("sha512-")
-        .with_context(|| format!("{hash} is no sha512"))?;
+    let expected = hash.strip_prefix("sha512-").with_context(|| format!("{hash} is no sha512"))?;
     let found = sha512(content);
     ensure!(found == expected, "the content has the hash {found}, not {expected}");
     Ok(())

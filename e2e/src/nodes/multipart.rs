@@ -16,10 +16,7 @@ const SEARCHED: usize = 4096;
 /// The parts of user data; `None` for user data that is no message.
 pub(super) fn parse(user_data: &[u8]) -> anyhow::Result<Option<Vec<Part>>> {
     let head = user_data.get(..SEARCHED).unwrap_or(user_data);
-    if !String::from_utf8_lossy(head)
-        .to_ascii_lowercase()
-        .contains("mime-version:")
-    {
+    if !String::from_utf8_lossy(head).to_ascii_lowercase().contains("mime-version:") {
         return Ok(None);
     }
     let text = std::str::from_utf8(user_data).context("the user data is no text")?;
@@ -28,9 +25,8 @@ pub(super) fn parse(user_data: &[u8]) -> anyhow::Result<Option<Vec<Part>>> {
     let boundary = parameter(content_type, "boundary").context("the user data has no boundary")?;
     let delimiter = format!("\n--{boundary}");
     let body = format!("\n{body}");
-    let (body, _) = body
-        .split_once(&format!("{delimiter}--"))
-        .context("the user data does not end with its boundary")?;
+    let (body, _) =
+        body.split_once(&format!("{delimiter}--")).context("the user data does not end with its boundary")?;
     // What comes before the first boundary is for people.
     let parts = body.split(&delimiter).skip(1).map(part);
     parts.collect::<anyhow::Result<_>>().map(Some)
@@ -41,10 +37,7 @@ fn part(text: &str) -> anyhow::Result<Part> {
     let (headers, content) = message(text).context("a part of the user data has no body")?;
     let content_type = header(headers, "content-type").unwrap_or("text/plain");
     let (content_type, _) = content_type.split_once(';').unwrap_or((content_type, ""));
-    Ok(Part {
-        content_type: content_type.trim().to_ascii_lowercase(),
-        content: content.to_owned(),
-    })
+    Ok(Part { content_type: content_type.trim().to_ascii_lowercase(), content: content.to_owned() })
 }
 
 /// The headers and the body.

@@ -78,9 +78,7 @@ async fn remove_taint_of_new_nodes(nodes: &Api<Node>, name: &str) -> anyhow::Res
         match nodes.replace(name, &PostParams::default(), &node).await {
             Err(kube::Error::Api(error)) if error.code == 409 => {}
             answer => {
-                return answer
-                    .map(drop)
-                    .with_context(|| format!("write the taints of node {name}"));
+                return answer.map(drop).with_context(|| format!("write the taints of node {name}"));
             }
         }
     }
@@ -135,9 +133,7 @@ fn node(facts: &NodeFacts) -> Value {
     if facts.control_plane {
         labels.insert(CONTROL_PLANE_LABEL.to_owned(), String::new());
     }
-    let kubeadms_own = facts
-        .control_plane
-        .then(|| json!({"key": CONTROL_PLANE_LABEL, "effect": "NoSchedule"}));
+    let kubeadms_own = facts.control_plane.then(|| json!({"key": CONTROL_PLANE_LABEL, "effect": "NoSchedule"}));
     let taints = facts.registration.taints.clone();
     let mut node = json!({
         "apiVersion": "v1",
@@ -145,11 +141,7 @@ fn node(facts: &NodeFacts) -> Value {
         "metadata": {"name": facts.name, "labels": labels},
         "spec": {"taints": taints.unwrap_or_else(|| kubeadms_own.into_iter().collect())},
     });
-    if let Some((spec, id)) = node
-        .pointer_mut("/spec")
-        .and_then(Value::as_object_mut)
-        .zip(facts.provider_id.as_ref())
-    {
+    if let Some((spec, id)) = node.pointer_mut("/spec").and_then(Value::as_object_mut).zip(facts.provider_id.as_ref()) {
         spec.insert("providerID".to_owned(), json!(id));
     }
     node
@@ -158,9 +150,7 @@ fn node(facts: &NodeFacts) -> Value {
 fn status(facts: &NodeFacts) -> Value {
     let version = &facts.kubelet_version;
     let pressures = ["MemoryPressure", "DiskPressure", "PIDPressure"];
-    let mut conditions: Vec<_> = pressures
-        .map(|pressure| condition(pressure, "False", "KubeletHasNo"))
-        .into();
+    let mut conditions: Vec<_> = pressures.map(|pressure| condition(pressure, "False", "KubeletHasNo")).into();
     conditions.push(condition("Ready", "True", "KubeletReady"));
     json!({
         "conditions": conditions,
@@ -181,11 +171,8 @@ fn condition(name: &str, status: &str, reason: &str) -> Value {
 }
 
 fn pod(facts: &NodeFacts, component: &str, name: &str) -> Value {
-    let image = if component == ETCD_POD {
-        facts.configuration.etcd_image()
-    } else {
-        facts.configuration.image(component)
-    };
+    let image =
+        if component == ETCD_POD { facts.configuration.etcd_image() } else { facts.configuration.image(component) };
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -16,10 +16,7 @@ pub(super) struct Backend<C> {
 
 impl<C> Clone for Backend<C> {
     fn clone(&self) -> Self {
-        Self {
-            cluster: self.cluster.clone(),
-            up: self.up.clone(),
-        }
+        Self { cluster: self.cluster.clone(), up: self.up.clone() }
     }
 }
 
@@ -38,22 +35,14 @@ struct Inner<C> {
 
 impl<C> Clone for Routes<C> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-        }
+        Self { inner: self.inner.clone() }
     }
 }
 
 impl<C> Default for Routes<C> {
     fn default() -> Self {
-        let inner = Inner {
-            clusters: HashMap::new(),
-            nodes: HashMap::new(),
-            backends: HashMap::new(),
-        };
-        Self {
-            inner: Arc::new(Mutex::new(inner)),
-        }
+        let inner = Inner { clusters: HashMap::new(), nodes: HashMap::new(), backends: HashMap::new() };
+        Self { inner: Arc::new(Mutex::new(inner)) }
     }
 }
 
@@ -89,10 +78,7 @@ impl<C> Routes<C> {
 
     /// Records that the API server on an instance answers.
     pub(super) fn up(&self, instance_id: &str, cluster: Arc<C>) {
-        let backend = Backend {
-            cluster,
-            up: CancellationToken::new(),
-        };
+        let backend = Backend { cluster, up: CancellationToken::new() };
         self.with(|inner| inner.backends.insert(instance_id.to_owned(), backend));
     }
 
@@ -108,10 +94,7 @@ impl<C> Routes<C> {
     pub(super) fn to(&self, endpoint: &str, healthy: Option<&[String]>) -> anyhow::Result<Backend<C>> {
         self.with(|inner| {
             if let Some(targets) = healthy {
-                ensure!(
-                    !targets.is_empty(),
-                    "the load balancer {endpoint} has no healthy target"
-                );
+                ensure!(!targets.is_empty(), "the load balancer {endpoint} has no healthy target");
                 let found = targets.iter().find_map(|target| inner.backends.get(target));
                 return found.cloned().context("no healthy target is a control plane node");
             }

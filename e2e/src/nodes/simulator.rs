@@ -158,11 +158,6 @@ fn logged(node: &Node, what: &str, outcome: anyhow::Result<()>) -> bool {
         tracing::info!(instance, name, endpoint, "{what}");
         return true;
     };
-    tracing::warn!(
-        instance,
-        name,
-        endpoint,
-        "{what}, and its cluster does not know: {error:#}"
-    );
+    tracing::warn!(instance, name, endpoint, "{what}, and its cluster does not know: {error:#}");
     false
 }

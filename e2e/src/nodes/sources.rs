@@ -51,10 +51,7 @@ fn from_bucket(simulator: &NodeSimulator, computer: &Computer, place: &str, file
         .env("AWS_ENDPOINT_URL", &simulator.options.aws)
         .env("AWS_ACCESS_KEY_ID", &credentials.access_key_id)
         .env("AWS_SECRET_ACCESS_KEY", &credentials.secret_access_key)
-        .env(
-            "AWS_DEFAULT_REGION",
-            computer.zone.trim_end_matches(char::is_alphabetic),
-        );
+        .env("AWS_DEFAULT_REGION", computer.zone.trim_end_matches(char::is_alphabetic));
     Ok(command)
 }
 
@@ -68,19 +65,14 @@ fn get(url: &str, file: &Path) -> anyhow::Result<Command> {
 /// A program without an environment but its path.
 fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
-    command
-        .env_clear()
-        .env("PATH", std::env::var("PATH").unwrap_or_default());
+    command.env_clear().env("PATH", std::env::var("PATH").unwrap_or_default());
     command
 }
 
 /// The environment variables by which programs follow proxies and trust authorities.
 fn variables(transport: &Transport, folder: &Path) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let mut variables = Vec::new();
-    let proxies = [
-        ("http_proxy", &transport.http_proxy),
-        ("https_proxy", &transport.https_proxy),
-    ];
+    let proxies = [("http_proxy", &transport.http_proxy), ("https_proxy", &transport.https_proxy)];
     for (name, proxy) in proxies {
         variables.extend(proxy.as_ref().map(|url| (name, url.into())));
     }
@@ -95,9 +87,7 @@ fn variables(transport: &Transport, folder: &Path) -> anyhow::Result<Vec<(&'stat
 
 async fn run(mut command: Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(WITHIN, output)
-        .await
-        .context("it takes too long")?;
+    let output = tokio::time::timeout(WITHIN, output).await.context("it takes too long")?;
     let output = output.context("run the program that fetches")?;
     let told = String::from_utf8_lossy(&output.stderr);
     let told = told.trim().lines().last().unwrap_or_default();

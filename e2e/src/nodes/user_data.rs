@@ -93,10 +93,8 @@ pub(super) fn read(configuration: Vec<u8>, fetched: &Fetched, host_name: &str) -
 
 /// The kubeadm command with one of these configurations.
 fn bootstrap(init: Option<&str>, join: Option<&str>, files: Files) -> anyhow::Result<Option<Bootstrap>> {
-    let pki = files
-        .into_iter()
-        .filter_map(|(path, content)| Some((path.strip_prefix(PKI)?.to_owned(), content)))
-        .collect();
+    let pki =
+        files.into_iter().filter_map(|(path, content)| Some((path.strip_prefix(PKI)?.to_owned(), content))).collect();
     match (init, join) {
         (Some(init), None) => Ok(Some(Bootstrap::Init(read_init(init, pki)?))),
         (None, Some(join)) => Ok(Some(Bootstrap::Join(read_join(join, pki)?))),
@@ -115,18 +113,14 @@ fn unpacked(bytes: Vec<u8>) -> anyhow::Result<Vec<u8>> {
         return Ok(bytes);
     }
     let mut unpacked = Vec::new();
-    GzDecoder::new(bytes.as_slice())
-        .read_to_end(&mut unpacked)
-        .context("unpack the user data")?;
+    GzDecoder::new(bytes.as_slice()).read_to_end(&mut unpacked).context("unpack the user data")?;
     Ok(unpacked)
 }
 
 /// Replaces the only template expression of cloud-init that templates for AWS machines use.
 fn rendered(text: &str, host_name: &str) -> String {
     let asked = ["{{ ds.meta_data.local_hostname }}", "{{ds.meta_data.local_hostname}}"];
-    asked
-        .iter()
-        .fold(text.to_owned(), |text, asked| text.replace(asked, host_name))
+    asked.iter().fold(text.to_owned(), |text, asked| text.replace(asked, host_name))
 }
 
 fn files(document: &Value) -> anyhow::Result<Files> {
@@ -171,9 +165,7 @@ fn read_join(configuration: &str, pki: Files) -> anyhow::Result<Join> {
 
 fn text(configuration: &Value, pointer: &str) -> anyhow::Result<String> {
     let value = configuration.pointer(pointer).and_then(Value::as_str);
-    value
-        .map(str::to_owned)
-        .with_context(|| format!("the configuration has no {pointer}"))
+    value.map(str::to_owned).with_context(|| format!("the configuration has no {pointer}"))
 }
 
 /// The document with this kind, in a file of several documents.
@@ -195,9 +187,7 @@ impl NodeRegistration {
             name: registration.get("name").and_then(Value::as_str).map(str::to_owned),
             labels: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
             taints: registration.get("taints").and_then(Value::as_array).cloned(),
-            external_cloud_provider: arguments
-                .get("cloud-provider")
-                .is_some_and(|provider| provider == "external"),
+            external_cloud_provider: arguments.get("cloud-provider").is_some_and(|provider| provider == "external"),
             provider_id: arguments.get("provider-id").cloned(),
         }
     }

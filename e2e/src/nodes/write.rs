@@ -16,8 +16,6 @@ where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
 {
     let parameters = PatchParams::apply("kubelet").force();
-    api.patch(name, &parameters, &Patch::Apply(object))
-        .await
-        .with_context(|| format!("write {name}"))?;
+    api.patch(name, &parameters, &Patch::Apply(object)).await.with_context(|| format!("write {name}"))?;
     Ok(())
 }

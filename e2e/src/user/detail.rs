@@ -7,12 +7,7 @@ use super::dump::{CLASSIC, EC2, ELBV2};
 
 /// An action that shows more of a resource: its service, the action, the parameter that names the resource, and further
 /// parameters.
-type Detail = (
-    (&'static str, &'static str),
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static str)],
-);
+type Detail = ((&'static str, &'static str), &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The resources with details: the entry of a dump that lists them, the field with their id, and their details.
 const DETAILS: [(&str, &str, &[Detail]); 5] = [
@@ -20,18 +15,8 @@ const DETAILS: [(&str, &str, &[Detail]); 5] = [
         "DescribeVpcs",
         "vpcId",
         &[
-            (
-                EC2,
-                "DescribeVpcAttribute",
-                "VpcId",
-                &[("Attribute", "enableDnsSupport")],
-            ),
-            (
-                EC2,
-                "DescribeVpcAttribute",
-                "VpcId",
-                &[("Attribute", "enableDnsHostnames")],
-            ),
+            (EC2, "DescribeVpcAttribute", "VpcId", &[("Attribute", "enableDnsSupport")]),
+            (EC2, "DescribeVpcAttribute", "VpcId", &[("Attribute", "enableDnsHostnames")]),
         ],
     ),
     (
@@ -51,11 +36,7 @@ const DETAILS: [(&str, &str, &[Detail]); 5] = [
             (ELBV2, "DescribeTags", "ResourceArns.member.1", &[]),
         ],
     ),
-    (
-        "DescribeListeners",
-        "ListenerArn",
-        &[(ELBV2, "DescribeTags", "ResourceArns.member.1", &[])],
-    ),
+    ("DescribeListeners", "ListenerArn", &[(ELBV2, "DescribeTags", "ResourceArns.member.1", &[])]),
     (
         "DescribeLoadBalancers 2012-06-01",
         "LoadBalancerName",
@@ -84,11 +65,7 @@ impl User {
         let dump = self.dump().await?;
         let mut shown: Vec<Shown> = Vec::new();
         for (action, value) in dump.as_object().into_iter().flatten() {
-            shown.push(Shown {
-                action: action.clone(),
-                id: None,
-                value: value.clone(),
-            });
+            shown.push(Shown { action: action.clone(), id: None, value: value.clone() });
         }
         for (listed, field, details) in DETAILS {
             let lists = shown.iter().filter(|shown| shown.action == listed);

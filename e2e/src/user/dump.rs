@@ -35,25 +35,16 @@ const ACTIONS: [&str; 12] = [
 ];
 
 /// The actions that list load balancers of both generations without their targets.
-const LOAD_BALANCERS: [((&str, &str), &str); 3] = [
-    (ELBV2, "DescribeLoadBalancers"),
-    (ELBV2, "DescribeTargetGroups"),
-    (CLASSIC, "DescribeLoadBalancers"),
-];
+const LOAD_BALANCERS: [((&str, &str), &str); 3] =
+    [(ELBV2, "DescribeLoadBalancers"), (ELBV2, "DescribeTargetGroups"), (CLASSIC, "DescribeLoadBalancers")];
 
 /// The filter for NAT gateways in transit.
-const IN_TRANSIT: [(&str, &str); 3] = [
-    ("Filter.1.Name", "state"),
-    ("Filter.1.Value.1", "pending"),
-    ("Filter.1.Value.2", "deleting"),
-];
+const IN_TRANSIT: [(&str, &str); 3] =
+    [("Filter.1.Name", "state"), ("Filter.1.Value.1", "pending"), ("Filter.1.Value.2", "deleting")];
 
 /// The filter for NAT gateways that are there: a deleted one stays visible for an hour.
-const PRESENT: [(&str, &str); 3] = [
-    ("Filter.1.Name", "state"),
-    ("Filter.1.Value.1", "available"),
-    ("Filter.1.Value.2", "failed"),
-];
+const PRESENT: [(&str, &str); 3] =
+    [("Filter.1.Name", "state"), ("Filter.1.Value.1", "available"), ("Filter.1.Value.2", "failed")];
 
 impl User {
     /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
@@ -88,12 +79,8 @@ impl User {
         parameters: &[(&str, &str)],
     ) -> anyhow::Result<Value> {
         let mut answer = self.ask(service, version, action, parameters).await?;
-        answer
-            .children
-            .retain(|child| !child.name.eq_ignore_ascii_case("requestId"));
-        Ok(answer
-            .child(&format!("{action}Result"))
-            .map_or_else(|| value(&answer), value))
+        answer.children.retain(|child| !child.name.eq_ignore_ascii_case("requestId"));
+        Ok(answer.child(&format!("{action}Result")).map_or_else(|| value(&answer), value))
     }
 
     async fn ask(
@@ -107,10 +94,7 @@ impl User {
         let key = &self.account.user_key().access_key_id;
         let (status, answer) = query(self.account.url(), key, &self.region, service, &form).await?;
         if status != 200 {
-            bail!(
-                "{action} failed with {status}: {}",
-                answer.find("Message").map_or("", |message| &message.text)
-            );
+            bail!("{action} failed with {status}: {}", answer.find("Message").map_or("", |message| &message.text));
         }
         let tokens = ["nextToken", "NextMarker"].map(|token| answer.find(token));
         if tokens.iter().flatten().any(|token| !token.text.is_empty()) {
@@ -125,22 +109,12 @@ fn value(element: &Element) -> Value {
     if element.children.is_empty() {
         return Value::String(element.text.clone());
     }
-    if element
-        .children
-        .iter()
-        .all(|child| ["item", "member"].contains(&child.name.as_str()))
-    {
+    if element.children.iter().all(|child| ["item", "member"].contains(&child.name.as_str())) {
         let mut items: Vec<Value> = element.children.iter().map(value).collect();
         items.sort_by_cached_key(Value::to_string);
         return Value::Array(items);
     }
-    Value::Object(
-        element
-            .children
-            .iter()
-            .map(|child| (child.name.clone(), value(child)))
-            .collect(),
-    )
+    Value::Object(element.children.iter().map(|child| (child.name.clone(), value(child))).collect())
 }
 
 #[cfg(test)]

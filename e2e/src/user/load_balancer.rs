@@ -45,9 +45,8 @@ impl User {
             ),
         );
         let create = self.elbv2.create_load_balancer().name(name);
-        let create = create
-            .r#type(LoadBalancerTypeEnum::Network)
-            .scheme(elbv2::types::LoadBalancerSchemeEnum::Internal);
+        let create =
+            create.r#type(LoadBalancerTypeEnum::Network).scheme(elbv2::types::LoadBalancerSchemeEnum::Internal);
         let subnets = subnets.into_iter().map(str::to_owned).collect();
         let created = create.set_subnets(Some(subnets)).send().await;
         let created = created.with_context(|| format!("creating the load balancer {name}"))?;
@@ -61,9 +60,7 @@ impl User {
         Ok(LoadBalancer {
             arn: arn.to_owned(),
             dns_name: balancer.dns_name().context("no DNS name")?.to_owned(),
-            target_group_arn: self
-                .create_target_group(network, name, TargetTypeEnum::Instance, arn, PORT)
-                .await?,
+            target_group_arn: self.create_target_group(network, name, TargetTypeEnum::Instance, arn, PORT).await?,
         })
     }
 
@@ -88,10 +85,7 @@ impl User {
         let create = create.port(PORT).vpc_id(vpc).target_type(target_type);
         let created = create.send().await;
         let created = created.with_context(|| format!("creating the target group {name}"))?;
-        let group = created
-            .target_groups()
-            .first()
-            .and_then(|group| group.target_group_arn());
+        let group = created.target_groups().first().and_then(|group| group.target_group_arn());
         let group = group.context("no ARN of the target group")?;
         self.announce_as(
             "elbv2",
@@ -100,9 +94,7 @@ impl User {
                  --default-actions Type=forward,TargetGroupArn={group}"
             ),
         );
-        let forward = Action::builder()
-            .r#type(ActionTypeEnum::Forward)
-            .target_group_arn(group);
+        let forward = Action::builder().r#type(ActionTypeEnum::Forward).target_group_arn(group);
         let listen = self.elbv2.create_listener().load_balancer_arn(load_balancer);
         let listen = listen.protocol(ProtocolEnum::Tcp).port(listener_port);
         let listening = listen.default_actions(forward.build()).send().await;
@@ -143,10 +135,7 @@ impl User {
 
     /// Takes a tag off a target group.
     pub async fn untag_target_group(&self, target_group_arn: &str, key: &str) -> anyhow::Result<()> {
-        self.announce_as(
-            "elbv2",
-            &format!("remove-tags --resource-arns {target_group_arn} --tag-keys {key}"),
-        );
+        self.announce_as("elbv2", &format!("remove-tags --resource-arns {target_group_arn} --tag-keys {key}"));
         let remove = self.elbv2.remove_tags().resource_arns(target_group_arn).tag_keys(key);
         let removed = remove.send().await;
         removed.with_context(|| format!("taking a tag off {target_group_arn}"))?;
@@ -171,9 +160,7 @@ impl User {
         let listener = ClassicListener::builder().protocol("TCP").load_balancer_port(PORT);
         let listener = listener.instance_protocol("TCP").instance_port(PORT).build();
         let create = self.classic.create_load_balancer().load_balancer_name(name);
-        let create = create
-            .listeners(listener.context("describing a listener")?)
-            .scheme("internal");
+        let create = create.listeners(listener.context("describing a listener")?).scheme("internal");
         let subnets = subnets.into_iter().map(str::to_owned).collect();
         let created = create.set_subnets(Some(subnets)).send().await;
         let created = created.with_context(|| format!("creating the classic load balancer {name}"))?;
@@ -217,10 +204,7 @@ impl User {
             .map(|target| {
                 let id = target.target().and_then(|target| target.id());
                 let state = target.target_health().and_then(|health| health.state());
-                (
-                    id.unwrap_or_default().to_owned(),
-                    state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
-                )
+                (id.unwrap_or_default().to_owned(), state.map(|state| state.as_str().to_owned()).unwrap_or_default())
             })
             .collect();
         targets.sort();
@@ -229,18 +213,12 @@ impl User {
 
     /// The instances of a classic load balancer, each with its state, e.g. `InService`; in the order of their ids.
     pub async fn classic_instances(&self, name: &str) -> anyhow::Result<Vec<(String, String)>> {
-        let seen = self
-            .classic
-            .describe_instance_health()
-            .load_balancer_name(name)
-            .send()
-            .await;
+        let seen = self.classic.describe_instance_health().load_balancer_name(name).send().await;
         let seen = seen.with_context(|| format!("looking at the instances of {name}"))?;
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let states = seen.instance_states().iter();
-        let mut instances: Vec<_> = states
-            .map(|instance| (text(instance.instance_id()), text(instance.state())))
-            .collect();
+        let mut instances: Vec<_> =
+            states.map(|instance| (text(instance.instance_id()), text(instance.state()))).collect();
         instances.sort();
         Ok(instances)
     }

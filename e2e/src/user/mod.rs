@@ -113,36 +113,24 @@ impl User {
     /// The instances that are not terminated (shutting down is not yet), in the order of their ids.
     pub async fn live_instances(&self) -> anyhow::Result<Vec<Instance>> {
         let live = ["pending", "running", "shutting-down", "stopping", "stopped"].map(str::to_owned);
-        let filter = Filter::builder()
-            .name("instance-state-name")
-            .set_values(Some(live.to_vec()))
-            .build();
+        let filter = Filter::builder().name("instance-state-name").set_values(Some(live.to_vec())).build();
         self.describe(self.ec2.describe_instances().filters(filter)).await
     }
 
     /// One instance by its id.
     pub async fn instance(&self, id: &str) -> anyhow::Result<Instance> {
         let found = self.describe(self.ec2.describe_instances().instance_ids(id)).await?;
-        found
-            .into_iter()
-            .next()
-            .with_context(|| format!("EC2 shows no instance {id}"))
+        found.into_iter().next().with_context(|| format!("EC2 shows no instance {id}"))
     }
 
     async fn describe(
         &self,
         request: aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder,
     ) -> anyhow::Result<Vec<Instance>> {
-        let pages: Vec<_> = request
-            .into_paginator()
-            .send()
-            .try_collect()
-            .await
-            .context("describing instances")?;
+        let pages: Vec<_> = request.into_paginator().send().try_collect().await.context("describing instances")?;
         let reservations = pages.into_iter().flat_map(|page| page.reservations.unwrap_or_default());
-        let mut instances: Vec<Instance> = reservations
-            .flat_map(|reservation| reservation.instances.unwrap_or_default())
-            .collect();
+        let mut instances: Vec<Instance> =
+            reservations.flat_map(|reservation| reservation.instances.unwrap_or_default()).collect();
         instances.sort_by(|left, right| left.instance_id.cmp(&right.instance_id));
         Ok(instances)
     }
@@ -150,12 +138,7 @@ impl User {
     /// Terminates an instance by hand.
     pub async fn terminate(&self, id: &str) -> anyhow::Result<()> {
         self.announce(&format!("terminate-instances --instance-ids {id}"));
-        self.ec2
-            .terminate_instances()
-            .instance_ids(id)
-            .send()
-            .await
-            .with_context(|| format!("terminating {id}"))?;
+        self.ec2.terminate_instances().instance_ids(id).send().await.with_context(|| format!("terminating {id}"))?;
         Ok(())
     }
 
@@ -163,10 +146,7 @@ impl User {
     pub async fn register_image(&self, name: &str) -> anyhow::Result<String> {
         self.announce(&format!("register-image --name {name} --root-device-name /dev/xvda"));
         let request = self.ec2.register_image().name(name).root_device_name("/dev/xvda");
-        let registered = request
-            .send()
-            .await
-            .with_context(|| format!("registering the image {name}"))?;
+        let registered = request.send().await.with_context(|| format!("registering the image {name}"))?;
         registered.image_id.context("the image has no id")
     }
 
@@ -175,21 +155,11 @@ impl User {
         let (url, key) = (self.account.url(), self.account.user_key());
         for role in ["control-plane", "nodes"] {
             let name = format!("{role}.cluster-api-provider-aws.sigs.k8s.io");
-            self.announce_as(
-                "iam",
-                &format!("create-instance-profile --instance-profile-name {name}"),
-            );
-            let form = [
-                ("Action", "CreateInstanceProfile"),
-                ("Version", "2010-05-08"),
-                ("InstanceProfileName", &name),
-            ];
+            self.announce_as("iam", &format!("create-instance-profile --instance-profile-name {name}"));
+            let form = [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", &name)];
             // IAM requests are signed for one region.
             let (status, answer) = query(url, &key.access_key_id, "us-east-1", "iam", &form).await?;
-            anyhow::ensure!(
-                status == 200,
-                "creating the instance profile {name}: {status} {answer:?}"
-            );
+            anyhow::ensure!(status == 200, "creating the instance profile {name}: {status} {answer:?}");
         }
         Ok(())
     }
@@ -197,28 +167,15 @@ impl User {
     /// Stops an instance by hand.
     pub async fn stop(&self, id: &str) -> anyhow::Result<()> {
         self.announce(&format!("stop-instances --instance-ids {id}"));
-        self.ec2
-            .stop_instances()
-            .instance_ids(id)
-            .send()
-            .await
-            .with_context(|| format!("stopping {id}"))?;
+        self.ec2.stop_instances().instance_ids(id).send().await.with_context(|| format!("stopping {id}"))?;
         Ok(())
     }
 
     /// Sets a tag of any resource.
     pub async fn tag(&self, id: &str, key: &str, value: &str) -> anyhow::Result<()> {
-        self.announce(&format!(
-            "create-tags --resources {id} --tags 'Key={key},Value={value}'"
-        ));
+        self.announce(&format!("create-tags --resources {id} --tags 'Key={key},Value={value}'"));
         let tag = Tag::builder().key(key).value(value).build();
-        self.ec2
-            .create_tags()
-            .resources(id)
-            .tags(tag)
-            .send()
-            .await
-            .with_context(|| format!("tagging {id}"))?;
+        self.ec2.create_tags().resources(id).tags(tag).send().await.with_context(|| format!("tagging {id}"))?;
         Ok(())
     }
 
@@ -226,13 +183,7 @@ impl User {
     pub async fn untag(&self, id: &str, key: &str) -> anyhow::Result<()> {
         self.announce(&format!("delete-tags --resources {id} --tags 'Key={key}'"));
         let tag = Tag::builder().key(key).build();
-        self.ec2
-            .delete_tags()
-            .resources(id)
-            .tags(tag)
-            .send()
-            .await
-            .with_context(|| format!("untagging {id}"))?;
+        self.ec2.delete_tags().resources(id).tags(tag).send().await.with_context(|| format!("untagging {id}"))?;
         Ok(())
     }
 }

@@ -53,15 +53,8 @@ pub struct Zone {
 impl NetworkPlan {
     /// A network in the first `zones` zones of a region.
     pub fn new(name: &str, region: &str, zones: u8) -> Self {
-        let zones = ('a'..='z')
-            .take(zones.into())
-            .map(|letter| format!("{region}{letter}"))
-            .collect();
-        Self {
-            name: name.to_owned(),
-            zones,
-            is_large: false,
-        }
+        let zones = ('a'..='z').take(zones.into()).map(|letter| format!("{region}{letter}")).collect();
+        Self { name: name.to_owned(), zones, is_large: false }
     }
 
     /// The ranges of the public and of the private subnet of the zone with this index.
@@ -108,10 +101,7 @@ impl User {
         for (index, zone) in plan.zones.iter().enumerate() {
             let mut subnets = Vec::new();
             let [public, private] = plan.ranges(index);
-            for (kind, range, routes) in [
-                ("public", public, &public_routes),
-                ("private", private, &private_routes),
-            ] {
+            for (kind, range, routes) in [("public", public, &public_routes), ("private", private, &private_routes)] {
                 let subnet_name = format!("{name}-{kind}-{zone}");
                 let subnet = self.create_subnet(&vpc_id, &subnet_name, zone, &range).await?;
                 self.associate_route_table(routes, &subnet).await?;
@@ -119,18 +109,12 @@ impl User {
             }
             if let [public, private] = subnets.as_slice() {
                 let (public_subnet_id, private_subnet_id) = (public.clone(), private.clone());
-                zones.push(Zone {
-                    name: zone.clone(),
-                    public_subnet_id,
-                    private_subnet_id,
-                });
+                zones.push(Zone { name: zone.clone(), public_subnet_id, private_subnet_id });
             }
         }
         let first = zones.first().context("a network needs a zone")?;
         let nat_gateway_id = self.create_nat_gateway(name, &first.public_subnet_id).await?;
-        let control_plane = self
-            .create_security_group(&vpc_id, &format!("{name}-control-plane"))
-            .await?;
+        let control_plane = self.create_security_group(&vpc_id, &format!("{name}-control-plane")).await?;
         let node = self.create_security_group(&vpc_id, &format!("{name}-node")).await?;
         for source in [&node, &control_plane] {
             self.allow_from_group(&node, source).await?;
@@ -149,40 +133,21 @@ impl User {
     /// Corrects the mistakes of an incomplete network.
     pub async fn complete_network(&self, network: &Network) -> anyhow::Result<()> {
         self.give_dns_names(&network.vpc_id).await?;
-        self.route_to_nat_gateway(&network.private_route_table_id, &network.nat_gateway_id)
-            .await?;
-        self.allow_from_vpc(&network.control_plane_security_group_id, 6443)
-            .await
+        self.route_to_nat_gateway(&network.private_route_table_id, &network.nat_gateway_id).await?;
+        self.allow_from_vpc(&network.control_plane_security_group_id, 6443).await
     }
 
     async fn give_dns_names(&self, vpc: &str) -> anyhow::Result<()> {
         self.announce(&format!("modify-vpc-attribute --vpc-id {vpc} --enable-dns-hostnames"));
         let hostnames = AttributeBooleanValue::builder().value(true).build();
-        let modify = self
-            .ec2
-            .modify_vpc_attribute()
-            .vpc_id(vpc)
-            .enable_dns_hostnames(hostnames);
-        modify
-            .send()
-            .await
-            .with_context(|| format!("giving DNS names to instances of {vpc}"))?;
+        let modify = self.ec2.modify_vpc_attribute().vpc_id(vpc).enable_dns_hostnames(hostnames);
+        modify.send().await.with_context(|| format!("giving DNS names to instances of {vpc}"))?;
         Ok(())
     }
 
     async fn create_vpc(&self, name: &str) -> anyhow::Result<String> {
-        let tags = self.announce_tagged(
-            &format!("create-vpc --cidr-block {CIDR_BLOCK}"),
-            &ResourceType::Vpc,
-            name,
-        );
-        let created = self
-            .ec2
-            .create_vpc()
-            .cidr_block(CIDR_BLOCK)
-            .tag_specifications(tags)
-            .send()
-            .await;
+        let tags = self.announce_tagged(&format!("create-vpc --cidr-block {CIDR_BLOCK}"), &ResourceType::Vpc, name);
+        let created = self.ec2.create_vpc().cidr_block(CIDR_BLOCK).tag_specifications(tags).send().await;
         let vpc = created.context("creating a VPC")?.vpc;
         vpc.and_then(|vpc| vpc.vpc_id).context("no id of the VPC")
     }
@@ -191,164 +156,80 @@ impl User {
         let tags = self.announce_tagged("create-internet-gateway", &ResourceType::InternetGateway, name);
         let created = self.ec2.create_internet_gateway().tag_specifications(tags).send().await;
         let created = created.context("creating an internet gateway")?.internet_gateway;
-        let gateway = created
-            .and_then(|gateway| gateway.internet_gateway_id)
-            .context("no id of the gateway")?;
-        self.announce(&format!(
-            "attach-internet-gateway --internet-gateway-id {gateway} --vpc-id {vpc}"
-        ));
-        let attach = self
-            .ec2
-            .attach_internet_gateway()
-            .internet_gateway_id(&gateway)
-            .vpc_id(vpc);
-        attach
-            .send()
-            .await
-            .with_context(|| format!("attaching {gateway} to {vpc}"))?;
+        let gateway = created.and_then(|gateway| gateway.internet_gateway_id).context("no id of the gateway")?;
+        self.announce(&format!("attach-internet-gateway --internet-gateway-id {gateway} --vpc-id {vpc}"));
+        let attach = self.ec2.attach_internet_gateway().internet_gateway_id(&gateway).vpc_id(vpc);
+        attach.send().await.with_context(|| format!("attaching {gateway} to {vpc}"))?;
         Ok(gateway)
     }
 
     async fn create_route_table(&self, vpc: &str, name: &str) -> anyhow::Result<String> {
         let command = format!("create-route-table --vpc-id {vpc}");
         let tags = self.announce_tagged(&command, &ResourceType::RouteTable, name);
-        let created = self
-            .ec2
-            .create_route_table()
-            .vpc_id(vpc)
-            .tag_specifications(tags)
-            .send()
-            .await;
-        let table = created
-            .with_context(|| format!("creating the route table {name}"))?
-            .route_table;
-        table
-            .and_then(|table| table.route_table_id)
-            .context("no id of the route table")
+        let created = self.ec2.create_route_table().vpc_id(vpc).tag_specifications(tags).send().await;
+        let table = created.with_context(|| format!("creating the route table {name}"))?.route_table;
+        table.and_then(|table| table.route_table_id).context("no id of the route table")
     }
 
     async fn route_to_internet(&self, table: &str, gateway: &str) -> anyhow::Result<()> {
         self.announce(&format!(
             "create-route --route-table-id {table} --destination-cidr-block 0.0.0.0/0 --gateway-id {gateway}"
         ));
-        let create = self
-            .ec2
-            .create_route()
-            .route_table_id(table)
-            .destination_cidr_block("0.0.0.0/0");
-        create
-            .gateway_id(gateway)
-            .send()
-            .await
-            .with_context(|| format!("adding a route to {table}"))?;
+        let create = self.ec2.create_route().route_table_id(table).destination_cidr_block("0.0.0.0/0");
+        create.gateway_id(gateway).send().await.with_context(|| format!("adding a route to {table}"))?;
         Ok(())
     }
 
     async fn create_subnet(&self, vpc: &str, name: &str, zone: &str, cidr_block: &str) -> anyhow::Result<String> {
         let command = format!("create-subnet --vpc-id {vpc} --cidr-block {cidr_block} --availability-zone {zone}");
         let tags = self.announce_tagged(&command, &ResourceType::Subnet, name);
-        let create = self
-            .ec2
-            .create_subnet()
-            .vpc_id(vpc)
-            .cidr_block(cidr_block)
-            .availability_zone(zone);
+        let create = self.ec2.create_subnet().vpc_id(vpc).cidr_block(cidr_block).availability_zone(zone);
         let created = create.tag_specifications(tags).send().await;
         let subnet = created.with_context(|| format!("creating the subnet {name}"))?.subnet;
-        subnet
-            .and_then(|subnet| subnet.subnet_id)
-            .context("no id of the subnet")
+        subnet.and_then(|subnet| subnet.subnet_id).context("no id of the subnet")
     }
 
     async fn associate_route_table(&self, table: &str, subnet: &str) -> anyhow::Result<()> {
-        self.announce(&format!(
-            "associate-route-table --route-table-id {table} --subnet-id {subnet}"
-        ));
+        self.announce(&format!("associate-route-table --route-table-id {table} --subnet-id {subnet}"));
         let associate = self.ec2.associate_route_table().route_table_id(table).subnet_id(subnet);
-        associate
-            .send()
-            .await
-            .with_context(|| format!("associating {table} with {subnet}"))?;
+        associate.send().await.with_context(|| format!("associating {table} with {subnet}"))?;
         Ok(())
     }
 
     async fn create_nat_gateway(&self, name: &str, subnet: &str) -> anyhow::Result<String> {
         let tags = self.announce_tagged("allocate-address --domain vpc", &ResourceType::ElasticIp, name);
-        let address = self
-            .ec2
-            .allocate_address()
-            .domain(DomainType::Vpc)
-            .tag_specifications(tags)
-            .send()
-            .await;
-        let allocation = address
-            .context("allocating an address")?
-            .allocation_id
-            .context("no id of the address")?;
+        let address = self.ec2.allocate_address().domain(DomainType::Vpc).tag_specifications(tags).send().await;
+        let allocation = address.context("allocating an address")?.allocation_id.context("no id of the address")?;
         let command = format!("create-nat-gateway --subnet-id {subnet} --allocation-id {allocation}");
         let tags = self.announce_tagged(&command, &ResourceType::Natgateway, name);
-        let create = self
-            .ec2
-            .create_nat_gateway()
-            .subnet_id(subnet)
-            .allocation_id(allocation);
-        let created = create
-            .tag_specifications(tags)
-            .send()
-            .await
-            .context("creating a NAT gateway")?
-            .nat_gateway;
-        created
-            .and_then(|gateway| gateway.nat_gateway_id)
-            .context("no id of the NAT gateway")
+        let create = self.ec2.create_nat_gateway().subnet_id(subnet).allocation_id(allocation);
+        let created = create.tag_specifications(tags).send().await.context("creating a NAT gateway")?.nat_gateway;
+        created.and_then(|gateway| gateway.nat_gateway_id).context("no id of the NAT gateway")
     }
 
     async fn route_to_nat_gateway(&self, routes: &str, gateway: &str) -> anyhow::Result<()> {
         self.announce(&format!(
             "create-route --route-table-id {routes} --destination-cidr-block 0.0.0.0/0 --nat-gateway-id {gateway}"
         ));
-        let route = self
-            .ec2
-            .create_route()
-            .route_table_id(routes)
-            .destination_cidr_block("0.0.0.0/0");
-        route
-            .nat_gateway_id(gateway)
-            .send()
-            .await
-            .with_context(|| format!("adding a route to {routes}"))?;
+        let route = self.ec2.create_route().route_table_id(routes).destination_cidr_block("0.0.0.0/0");
+        route.nat_gateway_id(gateway).send().await.with_context(|| format!("adding a route to {routes}"))?;
         Ok(())
     }
 
     async fn create_security_group(&self, vpc: &str, name: &str) -> anyhow::Result<String> {
         let command = format!("create-security-group --vpc-id {vpc} --group-name {name} --description {name}");
         let tags = self.announce_tagged(&command, &ResourceType::SecurityGroup, name);
-        let create = self
-            .ec2
-            .create_security_group()
-            .vpc_id(vpc)
-            .group_name(name)
-            .description(name);
+        let create = self.ec2.create_security_group().vpc_id(vpc).group_name(name).description(name);
         let created = create.tag_specifications(tags).send().await;
-        created
-            .with_context(|| format!("creating the security group {name}"))?
-            .group_id
-            .context("no id of the group")
+        created.with_context(|| format!("creating the security group {name}"))?.group_id.context("no id of the group")
     }
 
     async fn allow_from_vpc(&self, group: &str, port: u16) -> anyhow::Result<()> {
         self.announce(&format!(
             "authorize-security-group-ingress --group-id {group} --protocol tcp --port {port} --cidr {CIDR_BLOCK}"
         ));
-        let ports = IpPermission::builder()
-            .ip_protocol("tcp")
-            .from_port(port.into())
-            .to_port(port.into());
-        self.authorize(
-            group,
-            ports.ip_ranges(IpRange::builder().cidr_ip(CIDR_BLOCK).build()).build(),
-        )
-        .await
+        let ports = IpPermission::builder().ip_protocol("tcp").from_port(port.into()).to_port(port.into());
+        self.authorize(group, ports.ip_ranges(IpRange::builder().cidr_ip(CIDR_BLOCK).build()).build()).await
     }
 
     async fn allow_from_group(&self, group: &str, source: &str) -> anyhow::Result<()> {
@@ -356,26 +237,12 @@ impl User {
             "authorize-security-group-ingress --group-id {group} --protocol=-1 --source-group {source}"
         ));
         let pair = UserIdGroupPair::builder().group_id(source).build();
-        self.authorize(
-            group,
-            IpPermission::builder()
-                .ip_protocol("-1")
-                .user_id_group_pairs(pair)
-                .build(),
-        )
-        .await
+        self.authorize(group, IpPermission::builder().ip_protocol("-1").user_id_group_pairs(pair).build()).await
     }
 
     async fn authorize(&self, group: &str, permission: IpPermission) -> anyhow::Result<()> {
-        let authorize = self
-            .ec2
-            .authorize_security_group_ingress()
-            .group_id(group)
-            .ip_permissions(permission);
-        authorize
-            .send()
-            .await
-            .with_context(|| format!("adding a rule to {group}"))?;
+        let authorize = self.ec2.authorize_security_group_ingress().group_id(group).ip_permissions(permission);
+        authorize.send().await.with_context(|| format!("adding a rule to {group}"))?;
         Ok(())
     }
 
@@ -386,9 +253,6 @@ impl User {
             "{command} --tag-specifications 'ResourceType={resource},Tags=[{{Key=Name,Value={name}}}]'"
         ));
         let tag = Tag::builder().key("Name").value(name).build();
-        TagSpecification::builder()
-            .resource_type(resource_type.clone())
-            .tags(tag)
-            .build()
+        TagSpecification::builder().resource_type(resource_type.clone()).tags(tag).build()
     }
 }

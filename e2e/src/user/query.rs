@@ -19,9 +19,7 @@ pub async fn query(
     form: &[(&str, &str)],
 ) -> anyhow::Result<(u16, Element)> {
     let headers = [("content-type", "application/x-www-form-urlencoded")];
-    let form = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(form)
-        .finish();
+    let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
     let (status, body) = send(url, &credential(access_key_id, region, service), &headers, form).await?;
     let answer =
         Element::parse(&String::from_utf8_lossy(&body)).with_context(|| format!("parsing the answer of {url}"))?;
@@ -59,10 +57,7 @@ pub(super) async fn s3(
     let (status, body) = send_signed(request, &credential, body.to_owned()).await?;
     let text = String::from_utf8_lossy(&body);
     let answer = (!text.is_empty()).then(|| Element::parse(&text)).transpose();
-    Ok((
-        status,
-        answer.with_context(|| format!("parsing the answer of {url}{path}"))?,
-    ))
+    Ok((status, answer.with_context(|| format!("parsing the answer of {url}{path}"))?))
 }
 
 fn credential(access_key_id: &str, region: &str, service: &str) -> String {
@@ -81,9 +76,7 @@ async fn send(url: &str, credential: &str, headers: &[(&str, &str)], body: Strin
 async fn send_signed(request: http::request::Builder, credential: &str, body: String) -> anyhow::Result<(u16, Bytes)> {
     let authorization = format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0");
     let request = request.header("authorization", authorization);
-    let request = request
-        .body(Full::<Bytes>::from(body))
-        .context("composing the request")?;
+    let request = request.body(Full::<Bytes>::from(body)).context("composing the request")?;
     let client = Client::builder(TokioExecutor::new()).build_http();
     let response = client.request(request).await.context("sending the request")?;
     let status = response.status().as_u16();

@@ -35,10 +35,7 @@ impl User {
     pub async fn objects(&self, bucket: &str) -> anyhow::Result<Vec<String>> {
         let answer = self.s3(Method::GET, &format!("/{bucket}?list-type=2"), "").await?;
         let listed = answer.context("the listing is empty")?;
-        ensure!(
-            listed.text_at(&["IsTruncated"]) == "false",
-            "{bucket} has more than one page"
-        );
+        ensure!(listed.text_at(&["IsTruncated"]) == "false", "{bucket} has more than one page");
         let objects = listed.children.iter().filter(|child| child.name == "Contents");
         Ok(objects.map(|object| object.text_at(&["Key"]).to_owned()).collect())
     }

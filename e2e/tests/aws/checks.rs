@@ -60,10 +60,7 @@ async fn facts(account: &Account, bucket: &str, key: &str) -> Facts {
     let demand = Demand {
         region: REGION.to_owned(),
         network: serde_json::from_value(json!({"bootstrapStorage": {"s3": {"bucket": bucket}}})).unwrap(),
-        machines: vec![MachineDemand {
-            spec: serde_json::from_value(spec).unwrap(),
-            ..MachineDemand::default()
-        }],
+        machines: vec![MachineDemand { spec: serde_json::from_value(spec).unwrap(), ..MachineDemand::default() }],
         ..Demand::default()
     };
     let pool = SessionPool::new(options, &mut Registry::default()).await;
@@ -71,11 +68,7 @@ async fn facts(account: &Account, bucket: &str, key: &str) -> Facts {
 }
 
 fn found(name: &str, is_public: bool) -> Answer<Option<Bucket>> {
-    Answer::Found(Some(Bucket {
-        name: name.to_owned(),
-        region: REGION.to_owned(),
-        is_public,
-    }))
+    Answer::Found(Some(Bucket { name: name.to_owned(), region: REGION.to_owned(), is_public }))
 }
 
 #[tokio::test]
@@ -89,29 +82,17 @@ async fn a_bucket_is_public_once_its_policy_says_so() {
         "<CreateBucketConfiguration><LocationConstraint>{REGION}</LocationConstraint></CreateBucketConfiguration>"
     );
     put(&account, &format!("/{bucket}"), &location).await;
-    assert_eq!(
-        facts(&account, &bucket, "alias/none").await.buckets[&bucket],
-        found(&bucket, false)
-    );
+    assert_eq!(facts(&account, &bucket, "alias/none").await.buckets[&bucket], found(&bucket, false));
     let policy = json!({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": "*",
         "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{bucket}/*")}]});
     put(&account, &format!("/{bucket}?policy"), &policy.to_string()).await;
-    assert_eq!(
-        facts(&account, &bucket, "alias/none").await.buckets[&bucket],
-        found(&bucket, true)
-    );
+    assert_eq!(facts(&account, &bucket, "alias/none").await.buckets[&bucket], found(&bucket, true));
     let checks = account.checks_journal();
     assert!(!checks.of("GetBucketPolicyStatus").is_empty());
     let writes = checks.mutating();
-    assert!(
-        writes.matching(|call| call.action != "RunInstances").is_empty(),
-        "{writes}"
-    );
+    assert!(writes.matching(|call| call.action != "RunInstances").is_empty(), "{writes}");
     let by_user = account.journal().except(&account.key().access_key_id).mutating();
-    assert_eq!(
-        by_user.counts().into_keys().collect::<Vec<_>>(),
-        ["PutBucket", "PutBucketPolicy"]
-    );
+    assert_eq!(by_user.counts().into_keys().collect::<Vec<_>>(), ["PutBucket", "PutBucketPolicy"]);
 }
 
 #[tokio::test]

@@ -56,13 +56,7 @@ impl OnTheWire {
         // A retry would hide the refusal that a case tests.
         let ec2 = client(account.url(), account.key(), REGION);
         let once = ec2.config().to_builder().retry_config(RetryConfig::disabled()).build();
-        Self {
-            account,
-            user,
-            ec2: Client::from_conf(once),
-            place,
-            no_capacity: Mutex::default(),
-        }
+        Self { account, user, ec2: Client::from_conf(once), place, no_capacity: Mutex::default() }
     }
 
     fn set_length(&self, stage: Stage, length: Duration) {
@@ -83,11 +77,7 @@ async fn place(ec2: &Client) -> Place {
     for (number, letter) in ['a', 'a', 'b'].into_iter().enumerate() {
         let create = ec2.create_subnet().vpc_id(&vpc_id);
         let create = create.cidr_block(format!("10.0.{number}.0/24"));
-        let created = create
-            .availability_zone(format!("{REGION}{letter}"))
-            .send()
-            .await
-            .unwrap();
+        let created = create.availability_zone(format!("{REGION}{letter}")).send().await.unwrap();
         subnets.push(created.subnet.unwrap().subnet_id.unwrap());
     }
     let [subnet_id, subnet_id_beside, subnet_id_elsewhere] = subnets.try_into().unwrap();
@@ -130,10 +120,7 @@ impl Ec2UnderTest for OnTheWire {
         let pages = describe.into_paginator().send().try_collect().await;
         let pages = pages.map_err(|error| refused("DescribeInstances", &error))?;
         let reservations = pages.iter().flat_map(DescribeInstancesOutput::reservations);
-        Ok(reservations
-            .flat_map(types::Reservation::instances)
-            .map(instance)
-            .collect())
+        Ok(reservations.flat_map(types::Reservation::instances).map(instance).collect())
     }
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
@@ -156,9 +143,8 @@ impl Ec2UnderTest for OnTheWire {
     }
 
     async fn allocate_host(&self, request: &HostRequest) -> Result<String, CloudError> {
-        let tags = TagSpecification::builder()
-            .resource_type(ResourceType::DedicatedHost)
-            .set_tags(Some(tags(&request.tags)));
+        let tags =
+            TagSpecification::builder().resource_type(ResourceType::DedicatedHost).set_tags(Some(tags(&request.tags)));
         let allocate = self
             .ec2
             .allocate_hosts()
@@ -202,9 +188,8 @@ impl Ec2UnderTest for OnTheWire {
         let action = call.action();
         match call {
             ElasticIpCall::Allocate { tags: with, .. } => {
-                let of_address = TagSpecification::builder()
-                    .resource_type(ResourceType::ElasticIp)
-                    .set_tags(Some(tags(with)));
+                let of_address =
+                    TagSpecification::builder().resource_type(ResourceType::ElasticIp).set_tags(Some(tags(with)));
                 let allocate = self.ec2.allocate_address().tag_specifications(of_address.build());
                 let answer = allocate.send().await.map_err(|error| refused(action, &error))?;
                 return Ok(ElasticIpAnswer::Allocated {
@@ -212,10 +197,7 @@ impl Ec2UnderTest for OnTheWire {
                     public_ip: answer.public_ip.unwrap(),
                 });
             }
-            ElasticIpCall::Associate {
-                allocation_id,
-                interface_id,
-            } => {
+            ElasticIpCall::Associate { allocation_id, interface_id } => {
                 let associate = self.ec2.associate_address().allocation_id(allocation_id);
                 let associate = associate.network_interface_id(interface_id).allow_reassociation(false);
                 associate.send().await.map_err(|error| refused(action, &error))?;
@@ -243,15 +225,9 @@ impl Ec2UnderTest for OnTheWire {
                 let fault = launches.in_zone(&zone).error("InsufficientInstanceCapacity");
                 self.no_capacity.lock().unwrap().push(self.account.fault(fault));
             }
-            Circumstance::Capacity => self
-                .no_capacity
-                .lock()
-                .unwrap()
-                .drain(..)
-                .for_each(|fault| fault.lift()),
+            Circumstance::Capacity => self.no_capacity.lock().unwrap().drain(..).for_each(|fault| fault.lift()),
             Circumstance::DeathInPending(reason) => {
-                self.account
-                    .fault(launches.dies_in_pending(&reason.code, Duration::ZERO));
+                self.account.fault(launches.dies_in_pending(&reason.code, Duration::ZERO));
             }
             Circumstance::Protected(id) => {
                 let protect = self.user.ec2().modify_instance_attribute().instance_id(id);
@@ -273,14 +249,11 @@ fn filters(query: &Query) -> Option<Vec<Filter>> {
 
 fn tags(tags: &BTreeMap<String, String>) -> Vec<Tag> {
     let tags = tags.iter();
-    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
-        .collect()
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }
 
 fn launch(call: RunInstancesFluentBuilder, request: &LaunchRequest) -> RunInstancesFluentBuilder {
-    let tags = TagSpecification::builder()
-        .resource_type(ResourceType::Instance)
-        .set_tags(Some(tags(&request.tags)));
+    let tags = TagSpecification::builder().resource_type(ResourceType::Instance).set_tags(Some(tags(&request.tags)));
     let placement = request.options.host.as_ref().map(|host| {
         let placement = types::Placement::builder().tenancy(types::Tenancy::Host);
         placement.host_id(&host.id).build()
@@ -305,10 +278,7 @@ fn launch(call: RunInstancesFluentBuilder, request: &LaunchRequest) -> RunInstan
 
 fn instance(shown: &types::Instance) -> Instance {
     let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
-    let tags = shown
-        .tags()
-        .iter()
-        .map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()));
+    let tags = shown.tags().iter().map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()));
     let reason = shown.state_reason();
     Instance {
         id: shown.instance_id.clone().unwrap(),
@@ -343,9 +313,7 @@ fn host(shown: &types::Host) -> Host {
         availability_zone: shown.availability_zone.clone().unwrap(),
         instance_type: shown.host_properties().unwrap().instance_type.clone().unwrap(),
         is_released: shown.state() == Some(&types::AllocationState::Released),
-        tags: tags
-            .map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()))
-            .collect(),
+        tags: tags.map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap())).collect(),
     }
 }
 
@@ -357,9 +325,7 @@ fn elastic_ip(shown: &types::Address) -> ElasticIp {
         public_ip: shown.public_ip.clone().unwrap(),
         association_id: text(shown.association_id()),
         instance_id: text(shown.instance_id()),
-        tags: tags
-            .map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap()))
-            .collect(),
+        tags: tags.map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap())).collect(),
     }
 }
 

@@ -7,10 +7,7 @@ use super::network;
 
 fn launch(ec2: &Client, subnet: &str, token: &str) -> RunInstancesFluentBuilder {
     let tag = Tag::builder().key("Name").value("m").build();
-    let tags = TagSpecification::builder()
-        .resource_type(ResourceType::Instance)
-        .tags(tag)
-        .build();
+    let tags = TagSpecification::builder().resource_type(ResourceType::Instance).tags(tag).build();
     ec2.run_instances()
         .image_id(IMAGE_ID)
         .instance_type(InstanceType::T3Small)
@@ -46,9 +43,7 @@ async fn a_launch_with_an_interface_has_the_zone_of_its_subnet() {
             .subnet_id(subnet)
             .groups(&network.node_security_group_id)
             .associate_public_ip_address(true);
-        let launch = launch(&ec2, subnet, "uid-1")
-            .set_subnet_id(None)
-            .network_interfaces(interface.build());
+        let launch = launch(&ec2, subnet, "uid-1").set_subnet_id(None).network_interfaces(interface.build());
         let answer = launch.send().await.unwrap();
         instances.push(answer.instances()[0].instance_id.clone().unwrap());
         assert_eq!(answer.instances()[0].subnet_id.as_deref(), Some(subnet));

@@ -1,10 +1,6 @@
 //! Tests of the local world's AWS side alone, on which the other tests rely when they read the journal.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a helper of tests may panic as they may"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a helper of tests may panic as they may")]
 
 mod checks;
 mod conformance;
@@ -33,10 +29,7 @@ async fn aws() -> &'static AwsProxy {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
         let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/moto");
         let moto = Moto::start(&environment, &directory).await.unwrap();
-        Aws {
-            proxy: AwsProxy::start(moto.url()).unwrap(),
-            _moto: moto,
-        }
+        Aws { proxy: AwsProxy::start(moto.url()).unwrap(), _moto: moto }
     };
     &AWS.get_or_init(start).await.proxy
 }

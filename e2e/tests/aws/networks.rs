@@ -36,16 +36,9 @@ async fn a_dump_changes_with_every_tag_and_not_with_past_instances() {
     assert!(before.to_string().contains(&network.node_security_group_id));
     let subnet = network.zones[0].private_subnet_id.clone();
 
-    let launch = user
-        .ec2()
-        .run_instances()
-        .image_id(IMAGE_ID)
-        .instance_type(InstanceType::T3Small);
-    let launch = launch
-        .min_count(1)
-        .max_count(1)
-        .subnet_id(&subnet)
-        .security_group_ids(&network.node_security_group_id);
+    let launch = user.ec2().run_instances().image_id(IMAGE_ID).instance_type(InstanceType::T3Small);
+    let launch =
+        launch.min_count(1).max_count(1).subnet_id(&subnet).security_group_ids(&network.node_security_group_id);
     let answer = launch.send().await.unwrap();
     let instance = answer.instances()[0].instance_id.clone().unwrap();
     assert_ne!(user.dump().await.unwrap(), before, "its interface and volume are there");
@@ -56,11 +49,6 @@ async fn a_dump_changes_with_every_tag_and_not_with_past_instances() {
     assert_ne!(user.dump().await.unwrap(), before);
     user.untag(&subnet, "kubernetes.io/role/elb").await.unwrap();
     assert_eq!(user.dump().await.unwrap(), before);
-    user.ec2()
-        .delete_security_group()
-        .group_id(&network.control_plane_security_group_id)
-        .send()
-        .await
-        .unwrap();
+    user.ec2().delete_security_group().group_id(&network.control_plane_security_group_id).send().await.unwrap();
     assert_ne!(user.dump().await.unwrap(), before);
 }

@@ -34,10 +34,7 @@ async fn has_ipv6(s: &Scenario, name: &str, expected: bool) -> anyhow::Result<()
     let internal: Vec<&str> = internal.filter_map(|address| address["address"].as_str()).collect();
     let ipv6 = internal.iter().filter(|address| address.starts_with(PREFIX)).count();
     assert_eq!(ipv6, usize::from(expected), "{name}: {internal:?}");
-    assert!(
-        internal.iter().any(|address| address.contains('.')),
-        "{name}: {internal:?}"
-    );
+    assert!(internal.iter().any(|address| address.contains('.')), "{name}: {internal:?}");
     Ok(())
 }
 
@@ -60,31 +57,21 @@ mod long_stories {
             for (name, spec) in [
                 ("plain", String::new()),
                 ("by-id", format!(", subnet: {{id: {subnet}}}")),
-                (
-                    "by-filter",
-                    ", subnet: {filters: [{name: 'tag:tier', values: [six]}]}".to_owned(),
-                ),
+                ("by-filter", ", subnet: {filters: [{name: 'tag:tier', values: [six]}]}".to_owned()),
                 ("without", ", assignPrimaryIPv6: disabled".to_owned()),
             ] {
                 s.machine(name, "six", &format!("{INLINE}{spec}")).await?;
             }
-            for (name, expected) in [
-                ("four", false),
-                ("plain", true),
-                ("by-id", true),
-                ("by-filter", true),
-                ("without", false),
-            ] {
+            for (name, expected) in
+                [("four", false), ("plain", true), ("by-id", true), ("by-filter", true), ("without", false)]
+            {
                 has_ipv6(s, name, expected).await?;
             }
 
             // The same where nobody looks the VPC up, and where another controller does it.
             let quiet = s.unmanaged("quiet", "  preflight: {mode: Disabled}").replace(
                 &format!("{{id: {subnet}}}"),
-                &format!(
-                    "{{id: {subnet}, isIpv6: true, availabilityZone: {}}}",
-                    s.network.zones[1].name
-                ),
+                &format!("{{id: {subnet}, isIpv6: true, availabilityZone: {}}}", s.network.zones[1].name),
             );
             s.owned("quiet", &quiet).await?;
             s.infrastructure_provisioned("quiet").await?;
@@ -98,10 +85,7 @@ mod long_stories {
             );
             s.cluster_in_mode("foreign", false, &foreign).await?;
             for cluster in ["quiet", "foreign"] {
-                for (name, spec) in [
-                    ("plain", String::new()),
-                    ("by-id", format!(", subnet: {{id: {subnet}}}")),
-                ] {
+                for (name, spec) in [("plain", String::new()), ("by-id", format!(", subnet: {{id: {subnet}}}"))] {
                     let name = format!("{cluster}-{name}");
                     s.machine(&name, cluster, &format!("{INLINE}{spec}")).await?;
                     has_ipv6(s, &name, true).await?;
@@ -115,9 +99,7 @@ mod long_stories {
     fn a_machine_has_a_name_in_the_domain_of_its_vpc() -> anyhow::Result<()> {
         story("dhcp-domain", async |s| {
             let ec2 = s.user.ec2();
-            let domain = NewDhcpConfiguration::builder()
-                .key("domain-name")
-                .values("corp.example.com");
+            let domain = NewDhcpConfiguration::builder().key("domain-name").values("corp.example.com");
             let options = ec2.create_dhcp_options().dhcp_configurations(domain.build());
             let options = options.send().await?;
             let id = options.dhcp_options().and_then(DhcpOptions::dhcp_options_id);
@@ -128,10 +110,7 @@ mod long_stories {
             s.machine("dev-w0", "dev", INLINE).await?;
             eventually(WITHIN, "both names of the machine", async || {
                 let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
-                let addresses = machine.data["status"]["addresses"]
-                    .as_array()
-                    .cloned()
-                    .unwrap_or_default();
+                let addresses = machine.data["status"]["addresses"].as_array().cloned().unwrap_or_default();
                 let names = addresses.iter().filter(|address| address["type"] == "InternalDNS");
                 let names: Vec<&str> = names.filter_map(|address| address["address"].as_str()).collect();
                 let [of_ec2, of_domain] = names[..] else {

@@ -105,8 +105,7 @@ mod long_stories {
             let identity = format!("{}-key", s.namespace());
             let key = s.aws().another_key();
             s.static_identity(&identity, "{}", &key).await?;
-            s.owned_with_identity("dev", "AWSClusterStaticIdentity", &identity)
-                .await?;
+            s.owned_with_identity("dev", "AWSClusterStaticIdentity", &identity).await?;
             s.infrastructure_provisioned("dev").await?;
             s.machine("dev-w0", "dev", INLINE).await?;
             s.machine_ready("dev-w0").await?;
@@ -120,10 +119,7 @@ mod long_stories {
             eventually(WITHIN, "the AWSMachine to name the identity", async || {
                 let machine = s.get(OURS, "AWSMachine", "dev-w0").await?;
                 let found = objects::condition(&machine, "IdentityReady").context("no IdentityReady yet")?;
-                ensure!(
-                    found.status == "False" && found.message.contains(&identity),
-                    "{found:?}"
-                );
+                ensure!(found.status == "False" && found.message.contains(&identity), "{found:?}");
                 Ok(())
             })
             .await?;

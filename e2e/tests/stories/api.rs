@@ -26,26 +26,11 @@ fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
             (json!({"region": "eu-west-1"}), None),
             (json!({"region": ""}), Some("spec.region")),
             (json!({"region": "a".repeat(33)}), Some("spec.region")),
-            (
-                json!({"identityRef": {"kind": "AWSClusterRoleIdentity", "name": "a"}}),
-                None,
-            ),
-            (
-                json!({"identityRef": {"kind": "Secret", "name": "a"}}),
-                Some("spec.identityRef.kind"),
-            ),
-            (
-                json!({"identityRef": {"kind": "AWSClusterRoleIdentity"}}),
-                Some("spec.identityRef.name"),
-            ),
-            (
-                json!({"controlPlaneTargets": [target, {"classicLoadBalancerName": "api"}]}),
-                None,
-            ),
-            (
-                json!({"controlPlaneTargets": [{"loadBalancerName": "api", "port": 443}]}),
-                None,
-            ),
+            (json!({"identityRef": {"kind": "AWSClusterRoleIdentity", "name": "a"}}), None),
+            (json!({"identityRef": {"kind": "Secret", "name": "a"}}), Some("spec.identityRef.kind")),
+            (json!({"identityRef": {"kind": "AWSClusterRoleIdentity"}}), Some("spec.identityRef.name")),
+            (json!({"controlPlaneTargets": [target, {"classicLoadBalancerName": "api"}]}), None),
+            (json!({"controlPlaneTargets": [{"loadBalancerName": "api", "port": 443}]}), None),
             (json!({"controlPlaneTargets": [{}]}), Some("exactly one of")),
             (
                 json!({"controlPlaneTargets": [{"loadBalancerName": "a", "classicLoadBalancerName": "b"}]}),
@@ -77,10 +62,7 @@ fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
                 json!({"instanceMetadataOptions": {"httpTokens": "maybe"}}),
                 Some("spec.instanceMetadataOptions.httpTokens"),
             ),
-            (
-                json!({"instanceMetadataOptions": {"httpPutResponseHopLimit": 65}}),
-                Some("httpPutResponseHopLimit"),
-            ),
+            (json!({"instanceMetadataOptions": {"httpPutResponseHopLimit": 65}}), Some("httpPutResponseHopLimit")),
             (
                 json!({"marketType": "Spot", "capacityReservationId": "cr-1"}),
                 Some("a Spot instance cannot use a capacity reservation"),
@@ -90,10 +72,7 @@ fn inconsistent_machines_are_refused() -> anyhow::Result<()> {
                 Some("a Spot instance cannot use a capacity reservation"),
             ),
             (json!({"subnet": {"id": "subnet-1"}}), None),
-            (
-                json!({"subnet": {"filters": [{"name": "vpc-id"}]}}),
-                Some("spec.subnet.filters[0].values"),
-            ),
+            (json!({"subnet": {"filters": [{"name": "vpc-id"}]}}), Some("spec.subnet.filters[0].values")),
             (
                 json!({"additionalSecurityGroups": vec![json!({"id": "sg-1"}); 17]}),
                 Some("spec.additionalSecurityGroups"),
@@ -116,42 +95,21 @@ fn inconsistent_clusters_and_identities_are_refused() -> anyhow::Result<()> {
         let cases: Vec<Case> = vec![
             (json!({}), None),
             (json!({"unmanaged": "yes"}), Some("spec.unmanaged")),
-            (
-                json!({"preflight": {"mode": "Disabled", "cni": "Cilium", "skipRules": ["S7", "G12"]}}),
-                None,
-            ),
+            (json!({"preflight": {"mode": "Disabled", "cni": "Cilium", "skipRules": ["S7", "G12"]}}), None),
             (json!({"preflight": {"mode": "Sometimes"}}), Some("spec.preflight.mode")),
             (json!({"preflight": {"cni": "Weave"}}), Some("spec.preflight.cni")),
-            (
-                json!({"preflight": {"skipRules": ["s7"]}}),
-                Some("spec.preflight.skipRules[0]"),
-            ),
-            (
-                json!({"preflight": {"skipRules": vec!["S7"; 65]}}),
-                Some("spec.preflight.skipRules"),
-            ),
+            (json!({"preflight": {"skipRules": ["s7"]}}), Some("spec.preflight.skipRules[0]")),
+            (json!({"preflight": {"skipRules": vec!["S7"; 65]}}), Some("spec.preflight.skipRules")),
             (subnets(200), None),
             (subnets(201), Some("spec.network.subnets: Too many")),
             (json!({"network": {"subnets": twice}}), Some("Duplicate value")),
-            (
-                json!({"network": {"subnets": [{}]}}),
-                Some("spec.network.subnets[0].id"),
-            ),
+            (json!({"network": {"subnets": [{}]}}), Some("spec.network.subnets[0].id")),
             (json!({"network": {"securityGroupOverrides": {"node": "sg-1"}}}), None),
-            (
-                json!({"network": {"vpc": {"subnetSchema": "Prefer"}}}),
-                Some("spec.network.vpc.subnetSchema"),
-            ),
-            (
-                json!({"network": {"vpc": {"carrierGatewayId": "igw-1"}}}),
-                Some("begins with cagw-"),
-            ),
+            (json!({"network": {"vpc": {"subnetSchema": "Prefer"}}}), Some("spec.network.vpc.subnetSchema")),
+            (json!({"network": {"vpc": {"carrierGatewayId": "igw-1"}}}), Some("begins with cagw-")),
             (json!({"controlPlaneEndpoint": {"host": "", "port": 0}}), None),
             (json!({"controlPlaneEndpoint": {}}), Some("spec.controlPlaneEndpoint")),
-            (
-                json!({"controlPlaneEndpoint": {"port": 65536}}),
-                Some("spec.controlPlaneEndpoint.port"),
-            ),
+            (json!({"controlPlaneEndpoint": {"port": 65536}}), Some("spec.controlPlaneEndpoint.port")),
             (json!({"controlPlaneTargets": [{}]}), Some("exactly one of")),
             (json!({"bastion": closed}), Some("allowedCIDRBlocks has no effect")),
             (json!({"additionalTags": tags(51, 1)}), Some("spec.additionalTags")),
@@ -166,16 +124,10 @@ fn inconsistent_clusters_and_identities_are_refused() -> anyhow::Result<()> {
             (json!({"durationSeconds": 900}), None),
             (json!({"durationSeconds": 899}), Some("spec.durationSeconds")),
             (json!({"durationSeconds": 43201}), Some("spec.durationSeconds")),
-            (
-                json!({"sourceIdentityRef": {"kind": "Role", "name": "a"}}),
-                Some("spec.sourceIdentityRef.kind"),
-            ),
+            (json!({"sourceIdentityRef": {"kind": "Role", "name": "a"}}), Some("spec.sourceIdentityRef.kind")),
         ];
         judged(environment, "AWSClusterRoleIdentity", &role, cases).await?;
-        let cases: Vec<Case> = vec![
-            (json!({"secretRef": "key"}), None),
-            (json!({}), Some("spec.secretRef: Required")),
-        ];
+        let cases: Vec<Case> = vec![(json!({"secretRef": "key"}), None), (json!({}), Some("spec.secretRef: Required"))];
         judged(environment, "AWSClusterStaticIdentity", &json!({}), cases).await?;
         Ok(())
     })
@@ -209,33 +161,15 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
             (whole.clone(), None),
             (merged(&whole, &answered), None),
             (merged(&whole, &json!({"phase": "Refused", "failedInstances": 2})), None),
-            (
-                merged(&planned, &json!({"holder": "a1b2c3d4"})),
-                Some("attempt 0 stands alone"),
-            ),
-            (
-                merged(&planned, &json!({"instanceID": "i-0aa00000000000001"})),
-                Some("attempt 0 stands alone"),
-            ),
+            (merged(&planned, &json!({"holder": "a1b2c3d4"})), Some("attempt 0 stands alone")),
+            (merged(&planned, &json!({"instanceID": "i-0aa00000000000001"})), Some("attempt 0 stands alone")),
             (json!({"phase": "Requested", "attempt": 1}), Some(incomplete)),
-            (
-                json!({"phase": "Planned", "attempt": -1}),
-                Some("status.launch.attempt"),
-            ),
+            (json!({"phase": "Planned", "attempt": -1}), Some("status.launch.attempt")),
             (json!({"phase": "Planned"}), Some("status.launch.attempt: Required")),
             (json!({"attempt": 0}), Some("status.launch.phase: Required")),
-            (
-                merged(&whole, &json!({"phase": "Pondered"})),
-                Some("status.launch.phase"),
-            ),
-            (
-                merged(&whole, &json!({"phase": "Planned"})),
-                Some("attempt is 0 exactly in the phase Planned"),
-            ),
-            (
-                json!({"phase": "Requested", "attempt": 0}),
-                Some("attempt is 0 exactly in the phase Planned"),
-            ),
+            (merged(&whole, &json!({"phase": "Pondered"})), Some("status.launch.phase")),
+            (merged(&whole, &json!({"phase": "Planned"})), Some("attempt is 0 exactly in the phase Planned")),
+            (json!({"phase": "Requested", "attempt": 0}), Some("attempt is 0 exactly in the phase Planned")),
         ];
         for phase in ["Requested", "Refused"] {
             let contradiction = merged(&whole, &merged(&answered, &json!({"phase": phase})));
@@ -243,10 +177,7 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         }
         let unanswered = merged(&whole, &json!({"phase": "Answered"}));
         cases.push((unanswered, Some("instanceID is set exactly in the phase Answered")));
-        for field in needed
-            .iter()
-            .filter(|field| !["phase", "attempt"].contains(&field.as_str()))
-        {
+        for field in needed.iter().filter(|field| !["phase", "attempt"].contains(&field.as_str())) {
             let is_of_call = ["imageID", "parametersHash"].contains(&field.as_str());
             let refusal = if is_of_call { unrepeatable } else { incomplete };
             cases.push((merged(&whole, &json!({field: null})), Some(refusal)));
@@ -257,9 +188,7 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         }
         for (launch, refusal) in cases {
             let status = Patch::Merge(json!({"status": {"launch": launch}}));
-            let answer = api
-                .patch_status("worker", &PatchParams::default().dry_run(), &status)
-                .await;
+            let answer = api.patch_status("worker", &PatchParams::default().dry_run(), &status).await;
             judge(&launch, refusal, answer)?;
         }
         Ok(())
@@ -269,10 +198,9 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
 #[test]
 fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()> {
     Story::new("subresource").run(async |environment| {
-        for (kind, spec) in [
-            ("AWSCluster", json!({"region": "eu-west-1"})),
-            ("AWSMachine", json!({"instanceType": "t3.large"})),
-        ] {
+        for (kind, spec) in
+            [("AWSCluster", json!({"region": "eu-west-1"})), ("AWSMachine", json!({"instanceType": "t3.large"}))]
+        {
             let api = environment.api(OURS, kind).await?;
             let mut written = object(kind, "dev", &spec)?;
             written.data["status"] = json!({"ready": true});
@@ -283,9 +211,7 @@ fn spec_and_status_are_written_through_separate_endpoints() -> anyhow::Result<()
             assert_eq!(stored.data["status"], json!({"ready": true}), "{kind}");
             assert_eq!(stored.data["spec"], created.data["spec"], "{kind}");
             assert_eq!(stored.metadata.generation, Some(1), "{kind}");
-            let stored = api
-                .patch("dev", &PatchParams::default(), &Patch::Merge(json!({"status": null})))
-                .await?;
+            let stored = api.patch("dev", &PatchParams::default(), &Patch::Merge(json!({"status": null}))).await?;
             assert_eq!(stored.data["status"], json!({"ready": true}), "{kind}");
         }
         Ok(())
@@ -311,10 +237,7 @@ fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> 
             assert!(words.to_lowercase().contains(&says.to_lowercase()), "{field}: {text}");
         }
         let all = kubectl(environment, &["explain", "awscluster.spec", "--recursive"])?;
-        assert!(
-            all.contains("unmanaged") && all.contains("securityGroupOverrides"),
-            "{all}"
-        );
+        assert!(all.contains("unmanaged") && all.contains("securityGroupOverrides"), "{all}");
 
         let machine = object("AWSMachine", "worker", &json!({"instanceType": "t3.large"}))?;
         let cluster = object("AWSCluster", "dev", &json!({"region": "eu-west-1"}))?;
@@ -331,12 +254,7 @@ fn kubectl_explains_fields_and_lists_objects_in_columns() -> anyhow::Result<()> 
             assert_eq!(header.split_whitespace().collect::<Vec<_>>().join(" "), columns);
         }
         let wide = kubectl(environment, &["get", "awsmachines", "--output=wide"])?;
-        assert!(
-            wide.lines()
-                .next()
-                .is_some_and(|header| header.contains("MACHINE   MESSAGE")),
-            "{wide}"
-        );
+        assert!(wide.lines().next().is_some_and(|header| header.contains("MACHINE   MESSAGE")), "{wide}");
         assert!(kubectl(environment, &["get", "cluster-api"])?.contains("awsmachine.infrastructure"));
         Ok(())
     })
@@ -350,10 +268,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> anyhow::Result<DynamicObject>
 /// Tests specs on the server without storing them.
 async fn judged(environment: &TestEnvironment, kind: &str, smallest: &Value, cases: Vec<Case>) -> anyhow::Result<()> {
     let api = environment.api(OURS, kind).await?;
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     for (change, refusal) in cases {
         let name = environment.namespace();
         let object = object(kind, name, &merged(smallest, &change))?;

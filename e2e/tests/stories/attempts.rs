@@ -33,9 +33,7 @@ fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result
         let network = &s.network;
         let lowest = network.zones.iter().min_by_key(|zone| &zone.private_subnet_id);
         let short = lowest.context("no zones")?;
-        let fault = Fault::on("RunInstances")
-            .in_zone(&short.name)
-            .error("InsufficientInstanceCapacity");
+        let fault = Fault::on("RunInstances").in_zone(&short.name).error("InsufficientInstanceCapacity");
         let fault = s.aws().fault(fault);
         s.machine("free", "dev", INLINE).await?;
         let free = s.machine_ready("free").await?;
@@ -45,13 +43,8 @@ fn a_zone_without_capacity_is_left_unless_a_machine_is_bound() -> anyhow::Result
 
         let subnet = format!("{INLINE}, subnet: {{id: {}}}", short.private_subnet_id);
         s.machine("bound", "dev", &subnet).await?;
-        let message = s
-            .machine_condition_false("bound", "InstanceReady", "InsufficientCapacity")
-            .await?;
-        assert!(
-            message.contains(&short.name) && message.contains("t3.large"),
-            "{message}"
-        );
+        let message = s.machine_condition_false("bound", "InstanceReady", "InsufficientCapacity").await?;
+        assert!(message.contains(&short.name) && message.contains("t3.large"), "{message}");
         fault.lift();
         let bound = s.machine_ready("bound").await?;
         assert_eq!(text(&bound, "/status/failureDomain"), short.name);
@@ -80,13 +73,11 @@ fn an_open_attempt_blocks_a_move_until_abandoned_by_its_token() -> anyhow::Resul
         })
         .await?;
         // Without the annotation, the search for an instance of the open attempt would delay the deletion.
-        s.aws()
-            .fault(Fault::on("DescribeInstances").error("UnauthorizedOperation"));
+        s.aws().fault(Fault::on("DescribeInstances").error("UnauthorizedOperation"));
         s.begin_deletion(CORE, "Machine", "open").await?;
         let abandon = |value: &str| json!({"metadata": {"annotations": {ABANDON: value}}});
         s.patch(OURS, "AWSMachine", "open", abandon("everything")).await?;
-        s.deletion_says("open", &format!("names \"everything\", not {token}"))
-            .await?;
+        s.deletion_says("open", &format!("names \"everything\", not {token}")).await?;
         s.patch(OURS, "AWSMachine", "open", abandon(&token)).await?;
         s.gone(OURS, "AWSMachine", &["open"]).await?;
         s.event("AWSMachine", "open", "InstanceAbandoned").await?;
@@ -109,11 +100,7 @@ mod long_stories {
     fn an_instance_dead_in_pending_is_replaced_if_ec2_is_to_blame() -> anyhow::Result<()> {
         story("dead-in-pending", async |s| {
             s.cluster("dev").await?;
-            let dying = |reason| {
-                Fault::on("RunInstances")
-                    .dies_in_pending(reason, Duration::from_millis(300))
-                    .times(1)
-            };
+            let dying = |reason| Fault::on("RunInstances").dies_in_pending(reason, Duration::from_millis(300)).times(1);
             s.aws().fault(dying("Server.InternalError"));
             s.machine("lucky", "dev", INLINE).await?;
             let lucky = s.machine_ready("lucky").await?;

@@ -43,20 +43,12 @@ fn a_node_reads_its_data(backend: SecretsBackend, padding: usize, count: usize) 
         };
         // The AWS CLI may repeat a call.
         let journal = account.nodes_journal();
-        assert_eq!(
-            journal.counts().into_keys().collect::<Vec<_>>(),
-            [delete, get],
-            "{journal}"
-        );
+        assert_eq!(journal.counts().into_keys().collect::<Vec<_>>(), [delete, get], "{journal}");
         let names: BTreeSet<String> = stored.parts().map(|(name, _)| name).collect();
         for action in [get, delete] {
             let calls = journal.of(action);
             let called_for = calls.calls().iter().filter_map(|call| call.parameter(id_of_part));
-            assert_eq!(
-                called_for.map(str::to_owned).collect::<BTreeSet<_>>(),
-                names,
-                "{journal}"
-            );
+            assert_eq!(called_for.map(str::to_owned).collect::<BTreeSet<_>>(), names, "{journal}");
         }
         assert!(account.manager_journal().is_empty(), "{}", account.manager_journal());
         let shown = account.journal().to_string();
@@ -89,25 +81,16 @@ runcmd:
             let folder = cloud_init()?;
             let python = folder.join("python/bin/python");
             let versions = std::fs::read_to_string(folder.join("versions"))?;
-            ensure!(
-                versions.lines().count() > 1,
-                "an old and a new version are needed: {versions}"
-            );
+            ensure!(versions.lines().count() > 1, "an old and a new version are needed: {versions}");
             for version in versions.lines() {
                 let cloud_init = folder.join(version);
-                let prefix = prefix(
-                    SecretsBackend::SecretsManager,
-                    &format!("{version}-{}", fastrand::u64(..)),
-                );
+                let prefix = prefix(SecretsBackend::SecretsManager, &format!("{version}-{}", fastrand::u64(..)));
                 let data = TEMPLATE.as_bytes();
                 let stored = StoredData::new(data, SecretsBackend::SecretsManager, REGION, &prefix, 1);
                 delivery.store_parts(&stored).await?;
                 let said = delivery.boot(&stored, &cloud_init, &python).await;
                 let node = said.with_context(|| format!("cloud-init {version}"))?;
-                assert_eq!(
-                    node, "ip-10-0-0-5 joins\n",
-                    "cloud-init {version}: written and run once"
-                );
+                assert_eq!(node, "ip-10-0-0-5 joins\n", "cloud-init {version}: written and run once");
                 assert_eq!(delivery.left(&stored).await?, 0, "cloud-init {version}");
             }
             Ok(())
@@ -133,10 +116,7 @@ runcmd:
             let output = tokio::time::timeout(WITHIN, boot).await??;
             let log = || std::fs::read_to_string(root.path().join("log/stages.log")).unwrap_or_default();
             ensure!(output.status.success(), "{output:?} {}", log());
-            let mode = std::fs::metadata(root.path().join("etc/kubernetes"))?
-                .permissions()
-                .mode()
-                & 0o777;
+            let mode = std::fs::metadata(root.path().join("etc/kubernetes"))?.permissions().mode() & 0o777;
             ensure!(mode == 0o755, "a folder that cloud-init makes has the mode {mode:o}");
             let written = std::fs::read_to_string(root.path().join("etc/kubernetes/node"));
             written.with_context(|| format!("{output:?} {}", log()))
@@ -156,12 +136,7 @@ runcmd:
             delivery.reads_configuration(&id).await?;
             assert_eq!(throttle.hits(), 6);
             let console = delivery.environment.world().console(&id)?;
-            for said in [
-                "try 1 of 5",
-                "ThrottlingException",
-                "cannot delete",
-                "AccessDeniedException",
-            ] {
+            for said in ["try 1 of 5", "ThrottlingException", "cannot delete", "AccessDeniedException"] {
                 assert!(console.contains(said), "{said}: {console}");
             }
             assert_eq!(delivery.left(&stored).await?, 1);
@@ -186,10 +161,7 @@ runcmd:
             let console = world.console(&id)?;
             let (name, _) = stored.parts().next().context("no part")?;
             let said = format!("{name} of ssm-parameter-store in {REGION} cannot be read");
-            assert!(
-                console.contains(&said) && console.contains("ParameterNotFound"),
-                "{console}"
-            );
+            assert!(console.contains(&said) && console.contains("ParameterNotFound"), "{console}");
             Ok(())
         })
     }
@@ -212,12 +184,7 @@ fn run_delivery(name: &str, body: impl AsyncFnOnce(Delivery<'_>) -> anyhow::Resu
         environment.world().start_kubeadm().await?;
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new("byo", REGION, 1)).await?;
-        body(Delivery {
-            environment,
-            user,
-            network,
-        })
-        .await
+        body(Delivery { environment, user, network }).await
     })
 }
 
@@ -261,8 +228,7 @@ write_files:
                     let parameters = json!({
                         "Name": name, "SecretBinary": BASE64_STANDARD.encode(part), "ClientRequestToken": "0".repeat(32),
                     });
-                    self.call("secretsmanager", "secretsmanager.CreateSecret", &parameters)
-                        .await?
+                    self.call("secretsmanager", "secretsmanager.CreateSecret", &parameters).await?
                 }
                 SecretsBackend::SsmParameterStore => {
                     let value = str::from_utf8(part)?;
@@ -282,12 +248,10 @@ write_files:
             let (status, answer) = match stored.backend() {
                 SecretsBackend::SecretsManager => {
                     let parameters = json!({"SecretId": name});
-                    self.call("secretsmanager", "secretsmanager.GetSecretValue", &parameters)
-                        .await?
+                    self.call("secretsmanager", "secretsmanager.GetSecretValue", &parameters).await?
                 }
                 SecretsBackend::SsmParameterStore => {
-                    self.call("ssm", "AmazonSSM.GetParameter", &json!({"Name": name}))
-                        .await?
+                    self.call("ssm", "AmazonSSM.GetParameter", &json!({"Name": name})).await?
                 }
             };
             let code = answer["__type"].as_str().unwrap_or_default();

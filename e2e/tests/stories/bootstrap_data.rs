@@ -20,15 +20,11 @@ fn a_machine_waits_for_infrastructure_then_for_bootstrap_data() -> anyhow::Resul
 
         environment.apply(&s.unmanaged("dev", "")).await?;
         let reason = "WaitingForBootstrapData";
-        let message = s
-            .machine_condition_false("patient", "BootstrapDataReady", reason)
-            .await?;
+        let message = s.machine_condition_false("patient", "BootstrapDataReady", reason).await?;
         assert!(message.contains("Secret patient"), "{message}");
         assert!(s.launches().is_empty());
 
-        environment
-            .apply(&fixtures::bootstrap_secret("patient", "#cloud-config"))
-            .await?;
+        environment.apply(&fixtures::bootstrap_secret("patient", "#cloud-config")).await?;
         s.machine_ready("patient").await?;
         s.assert_mutating(&[("RunInstances", 1)]);
         Ok(())
@@ -45,29 +41,13 @@ fn only_bootstrap_data_is_delivered_to_instances() -> anyhow::Result<()> {
         s.apply(&secret("dev-kubeconfig", "cluster.x-k8s.io/secret")).await?;
         s.apply(&secret("application", "Opaque")).await?;
         for (name, data, reason, says) in [
-            (
-                "thief",
-                "dev-kubeconfig",
-                "NotAllowed",
-                "it is the kubeconfig of a cluster",
-            ),
-            (
-                "maker",
-                "application",
-                "NotAllowed",
-                "infrastructure.cluster.x-k8s.io/bootstrap-data",
-            ),
-            (
-                "walker",
-                "../../kube-system/secrets/x",
-                "InvalidSpec",
-                "../../kube-system/secrets/x",
-            ),
+            ("thief", "dev-kubeconfig", "NotAllowed", "it is the kubeconfig of a cluster"),
+            ("maker", "application", "NotAllowed", "infrastructure.cluster.x-k8s.io/bootstrap-data"),
+            ("walker", "../../kube-system/secrets/x", "InvalidSpec", "../../kube-system/secrets/x"),
         ] {
             let yaml = machine(name, "dev", INLINE);
             let named = format!("{{dataSecretName: {name}}}");
-            s.apply(&yaml.replace(&named, &format!("{{dataSecretName: \"{data}\"}}")))
-                .await?;
+            s.apply(&yaml.replace(&named, &format!("{{dataSecretName: \"{data}\"}}"))).await?;
             let message = s.machine_condition_false(name, "BootstrapDataReady", reason).await?;
             ensure!(message.contains(says), "{message}");
         }

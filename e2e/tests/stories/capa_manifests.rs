@@ -83,11 +83,7 @@ fn the_api_server_accepts_the_manifests_of_capa() -> anyhow::Result<()> {
                 refused.insert(name, format!("{error:#}"));
             }
         }
-        ensure!(
-            refused.is_empty(),
-            "{} of {OBJECTS} objects are refused: {refused:#?}",
-            refused.len()
-        );
+        ensure!(refused.is_empty(), "{} of {OBJECTS} objects are refused: {refused:#?}", refused.len());
         Ok(())
     })
 }
@@ -109,9 +105,7 @@ fn manifests(folder: &Path) -> anyhow::Result<Vec<(String, DynamicObject)>> {
                 continue;
             }
             let all = objects::parse(&substituted(&text)?).with_context(|| name.clone())?;
-            let ours = all
-                .into_iter()
-                .filter(|object| object.types.as_ref().is_some_and(is_ours));
+            let ours = all.into_iter().filter(|object| object.types.as_ref().is_some_and(is_ours));
             found.extend(ours.map(|object| (name.clone(), object)));
         }
     }
@@ -119,8 +113,7 @@ fn manifests(folder: &Path) -> anyhow::Result<Vec<(String, DynamicObject)>> {
 }
 
 fn names_our_kind(line: &str) -> bool {
-    line.strip_prefix("kind: ")
-        .is_some_and(|kind| KINDS.contains(&kind.trim()))
+    line.strip_prefix("kind: ").is_some_and(|kind| KINDS.contains(&kind.trim()))
 }
 
 fn is_ours(types: &TypeMeta) -> bool {
@@ -159,7 +152,6 @@ async fn offer(environment: &TestEnvironment, mut object: DynamicObject) -> anyh
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply("kubectl")
     };
-    api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
-        .await?;
+    api.patch(&object.name_any(), &parameters, &Patch::Apply(&object)).await?;
     Ok(())
 }

@@ -31,9 +31,7 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
         // The tags prove that the instance belongs to the machine, so its deletion terminates the instance.
         let machine = format!("{}/thief", s.namespace());
         s.user.tag(&id, "MachineName", &machine).await?;
-        s.user
-            .tag(&id, "sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned")
-            .await?;
+        s.user.tag(&id, "sigs.k8s.io/cluster-api-provider-aws/cluster/dev", "owned").await?;
         s.gone(OURS, "AWSMachine", &["thief"]).await?;
         assert!(s.has_terminated(&id));
         assert_eq!(s.launches().len(), 0);

@@ -16,18 +16,13 @@ impl Scenario {
     async fn provisioned_by_another(&self, name: &str) -> anyhow::Result<()> {
         let api = self.api(OURS, "AWSCluster").await?;
         let status = json!({"status": {"ready": true, "initialization": {"provisioned": true}}});
-        api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-            .await?;
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
         Ok(())
     }
 
     /// Applies an AWSCluster that is unmanaged or another controller's, and waits until its Cluster can be used.
     pub(super) async fn cluster_in_mode(&self, name: &str, is_unmanaged: bool, spec: &str) -> anyhow::Result<()> {
-        let (mode, annotations) = if is_unmanaged {
-            ("  unmanaged: true\n", "")
-        } else {
-            ("", MANAGED_BY)
-        };
+        let (mode, annotations) = if is_unmanaged { ("  unmanaged: true\n", "") } else { ("", MANAGED_BY) };
         let cluster = format!(
             "
 apiVersion: {OURS}
@@ -88,12 +83,8 @@ fn each_field_of_an_awscluster_reaches_its_machines() -> anyhow::Result<()> {
             s.cluster_in_mode(mode, is_unmanaged, &spec).await?;
             let (worker, first) = (format!("{mode}-worker"), format!("{mode}-first"));
             s.machine_without_image(&worker, mode, "").await?;
-            s.machine_without_image(&first, mode, "cluster.x-k8s.io/control-plane: ''")
-                .await?;
-            let both = [
-                &network.node_security_group_id,
-                &network.control_plane_security_group_id,
-            ];
+            s.machine_without_image(&first, mode, "cluster.x-k8s.io/control-plane: ''").await?;
+            let both = [&network.node_security_group_id, &network.control_plane_security_group_id];
             for (name, groups) in [(&worker, &both[..1]), (&first, &both[..])] {
                 let ready = s.machine_ready(name).await?;
                 let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
@@ -125,10 +116,8 @@ mod long_stories {
             let (subnet, group) = (&network.zones[0].private_subnet_id, &network.node_security_group_id);
             for is_unmanaged in [true, false] {
                 let name = if is_unmanaged { "unmanaged" } else { "managed-by" };
-                let spec = format!(
-                    "  additionalTags: {{team: payments}}\n  network: {{vpc: {{id: {}}}}}",
-                    network.vpc_id
-                );
+                let spec =
+                    format!("  additionalTags: {{team: payments}}\n  network: {{vpc: {{id: {}}}}}", network.vpc_id);
                 s.cluster_in_mode(name, is_unmanaged, &spec).await?;
                 let own = format!("{INLINE}, subnet: {{id: {subnet}}}, additionalSecurityGroups: [{{id: {group}}}]");
                 s.machine(name, name, &own).await?;

@@ -21,10 +21,7 @@ fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()
         s.reconciles_without_a_write("dev", 10).await?;
         let cluster = s.aws_cluster("dev").await?;
         assert_eq!(cluster.data["status"]["initialization"], Value::Null);
-        assert_eq!(
-            cluster.metadata.finalizers.as_deref(),
-            Some(&[FINALIZER.to_owned()][..])
-        );
+        assert_eq!(cluster.metadata.finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
         let journal = s.aws().manager_journal();
         assert!(journal.is_empty(), "{journal}");
 
@@ -50,31 +47,22 @@ fn managed(scenario: &Scenario) -> String {
 #[test]
 fn a_cluster_of_another_controller_only_loses_our_finalizer() -> anyhow::Result<()> {
     run_story(Story::new("managed-by"), async |s| {
-        let foreign = s.unmanaged("dev", "").replace(
-            "{name: dev}",
-            "{name: dev, annotations: {cluster.x-k8s.io/managed-by: another}}",
-        );
+        let foreign = s
+            .unmanaged("dev", "")
+            .replace("{name: dev}", "{name: dev, annotations: {cluster.x-k8s.io/managed-by: another}}");
         s.owned("dev", &foreign).await?;
         let finalizers = [FINALIZER, "example.org/another"];
         s.change("dev", json!({"metadata": {"finalizers": finalizers}})).await?;
         // A controller for an older contract writes only this field of the status.
         let api = s.api(OURS, "AWSCluster").await?;
         let half = json!({"status": {"ready": true}});
-        api.patch_status(
-            "dev",
-            &kube::api::PatchParams::default(),
-            &kube::api::Patch::Merge(half),
-        )
-        .await?;
+        api.patch_status("dev", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(half)).await?;
 
         s.start_manager().await?;
         s.event("AWSCluster", "dev", "ManagedByStatusIncomplete").await?;
         s.reconciles_without_a_write("dev", 20).await?;
         let cluster = s.aws_cluster("dev").await?;
-        assert_eq!(
-            cluster.metadata.finalizers,
-            Some(vec!["example.org/another".to_owned()])
-        );
+        assert_eq!(cluster.metadata.finalizers, Some(vec!["example.org/another".to_owned()]));
         assert_eq!(cluster.data["status"], json!({"ready": true}));
         let journal = s.aws().manager_journal();
         assert!(journal.is_empty(), "{journal}");
@@ -111,8 +99,7 @@ spec:
         }});
         let api = s.api(OURS, "AWSCluster").await?;
         let parameters = kube::api::PatchParams::default();
-        api.patch_status("dev", &parameters, &kube::api::Patch::Merge(by_hand))
-            .await?;
+        api.patch_status("dev", &parameters, &kube::api::Patch::Merge(by_hand)).await?;
         let before = s.aws_cluster("dev").await?;
         s.machine("worker", "dev", INLINE).await?;
         let machine = s.machine_ready("worker").await?;
@@ -135,9 +122,7 @@ spec:
 fn a_cluster_waits_for_its_owner_and_knows_any_reference_to_it() -> anyhow::Result<()> {
     story("owner", async |s| {
         s.apply(&s.unmanaged("dev", "")).await?;
-        let message = s
-            .await_condition("dev", "Ready", "False", "WaitingForOwnerCluster")
-            .await?;
+        let message = s.await_condition("dev", "Ready", "False", "WaitingForOwnerCluster").await?;
         assert!(message.contains("spec.infrastructureRef"), "{message}");
         s.reconciles_without_a_write("dev", 5).await?;
         assert!(s.calls().is_empty());
@@ -153,8 +138,7 @@ fn a_cluster_waits_for_its_owner_and_knows_any_reference_to_it() -> anyhow::Resu
             "uid": owner.metadata.uid,
             "controller": false,
         });
-        s.change("dev", json!({"metadata": {"ownerReferences": [reference]}}))
-            .await?;
+        s.change("dev", json!({"metadata": {"ownerReferences": [reference]}})).await?;
         s.await_condition("dev", "Ready", "True", "Ready").await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["network"]["clusterTag"], "owner");
@@ -175,11 +159,7 @@ fn the_copy_that_is_deleted_for_a_move_is_left_alone() -> anyhow::Result<()> {
         s.await_condition("dev", "Paused", "True", "Paused").await?;
         let paused = s.aws_cluster("dev").await?.data["status"].take();
         s.begin_deletion(OURS, "AWSCluster", "dev").await?;
-        s.change(
-            "dev",
-            json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}}),
-        )
-        .await?;
+        s.change("dev", json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}})).await?;
         s.reconciles_without_a_write("dev", 10).await?;
         assert_eq!(s.aws_cluster("dev").await?.data["status"], paused);
         assert!(s.calls().is_empty());
@@ -209,16 +189,11 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
     let calls = scenario.calls();
     let mut spec = before.data["spec"].clone();
     spec["additionalTags"] = json!({"cost-centre": "42"});
-    scenario
-        .change("dev", json!({"metadata": {"finalizers": [FINALIZER]}, "spec": spec}))
-        .await?;
+    scenario.change("dev", json!({"metadata": {"finalizers": [FINALIZER]}, "spec": spec})).await?;
     eventually(WITHIN, "the condition to be about the changed spec", async || {
         let cluster = scenario.aws_cluster("dev").await?;
         let generation = json!(cluster.metadata.generation);
-        let conditions = cluster.data["status"]["conditions"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let conditions = cluster.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let current =
             |condition: &Value| condition["type"] == "Paused" && condition["observedGeneration"] == generation;
         ensure!(conditions.iter().any(current), "the conditions are {conditions:?}");
@@ -232,10 +207,7 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
         assert_eq!(paused.data["status"][field], before.data["status"][field], "{field}");
     }
     for condition in ["Ready", "IdentityReady", "NetworkReady"] {
-        assert_eq!(
-            objects::condition(&paused, condition),
-            objects::condition(&before, condition)
-        );
+        assert_eq!(objects::condition(&paused, condition), objects::condition(&before, condition));
     }
     assert_eq!(scenario.calls(), calls);
 
@@ -243,10 +215,7 @@ async fn changes_wait(scenario: &Scenario, resume: impl AsyncFnOnce() -> anyhow:
     scenario.await_condition("dev", "Paused", "False", "NotPaused").await?;
     eventually(WITHIN, "the change to have its effect", async || {
         let network = scenario.aws_cluster("dev").await?.data["status"]["network"].take();
-        ensure!(
-            network["additionalTags"]["cost-centre"] == "42",
-            "the network is {network}"
-        );
+        ensure!(network["additionalTags"]["cost-centre"] == "42", "the network is {network}");
         Ok(())
     })
     .await?;
@@ -266,11 +235,7 @@ mod long_stories {
             let before = s.aws_cluster("dev").await?;
             assert_eq!(before.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
 
-            s.change(
-                "dev",
-                json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "another"}}}),
-            )
-            .await?;
+            s.change("dev", json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": "another"}}})).await?;
             eventually(WITHIN, "our finalizer to be off", async || {
                 let finalizers = s.aws_cluster("dev").await?.metadata.finalizers;
                 ensure!(finalizers.is_none(), "there are {finalizers:?}");
@@ -293,20 +258,15 @@ mod long_stories {
     fn an_awscluster_with_the_paused_annotation_is_left_alone() -> anyhow::Result<()> {
         story("paused-annotation", async |s| {
             let annotate = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
-            let paused = s.unmanaged("dev", "").replace(
-                "{name: dev}",
-                "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}",
-            );
+            let paused = s
+                .unmanaged("dev", "")
+                .replace("{name: dev}", "{name: dev, annotations: {cluster.x-k8s.io/paused: \"\"}}");
             s.owned("dev", &paused).await?;
             let message = s.await_condition("dev", "Paused", "True", "Paused").await?;
             assert_eq!(message, "AWSCluster has the cluster.x-k8s.io/paused annotation");
             let cluster = s.aws_cluster("dev").await?;
             let status = cluster.data["status"].as_object().cloned().unwrap_or_default();
-            assert_eq!(
-                status.keys().collect::<Vec<_>>(),
-                ["conditions"],
-                "nothing else is written"
-            );
+            assert_eq!(status.keys().collect::<Vec<_>>(), ["conditions"], "nothing else is written");
             assert_eq!(cluster.data["status"]["conditions"].as_array().map(Vec::len), Some(1));
             assert!(s.calls().is_empty());
             s.change("dev", annotate(Value::Null)).await?;

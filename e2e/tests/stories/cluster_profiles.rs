@@ -22,10 +22,7 @@ pub(super) const OFTEN: &str = "--sync-period=1s";
 fn a_cluster_of_any_provider_is_published() -> anyhow::Result<()> {
     story("profiles", async |s| {
         let fleet = s.environment.new_fleet().flag(OFTEN);
-        let fleet = fleet
-            .flag("--propagate-label-prefix=segment.example.org/")
-            .start()
-            .await?;
+        let fleet = fleet.flag("--propagate-label-prefix=segment.example.org/").start().await?;
         initialized_cluster(s, "dev", "rack-7").await?;
         let label = json!({"metadata": {"labels": {"segment.example.org/tier": "gold"}}});
         s.patch(CORE, "Cluster", "dev", label).await?;
@@ -48,10 +45,7 @@ fn a_cluster_of_any_provider_is_published() -> anyhow::Result<()> {
         assert!(version.starts_with('v'), "{version}");
         let access = at(&profile, "/status/accessProviders/0/cluster");
         let secret = &access["extensions"][0]["extension"];
-        assert_eq!(
-            secret,
-            &json!({"name": "dev-kubeconfig", "namespace": s.namespace(), "key": "value"})
-        );
+        assert_eq!(secret, &json!({"name": "dev-kubeconfig", "namespace": s.namespace(), "key": "value"}));
         let text = serde_json::to_string(&profile)?;
         ensure!(!text.contains("client-key") && !text.contains("token"), "{text}");
 
@@ -129,12 +123,7 @@ fn a_profile_says_why_its_cluster_cannot_be_reached() -> anyhow::Result<()> {
 /// A Cluster whose infrastructure and control plane are objects of somebody else's providers, with its milestones
 /// reached.
 pub(super) async fn initialized_cluster(s: &Scenario, name: &str, region: &str) -> anyhow::Result<()> {
-    s.apply(&fixtures::definition(
-        "infrastructure.cluster.x-k8s.io",
-        "MetalCluster",
-        "",
-    ))
-    .await?;
+    s.apply(&fixtures::definition("infrastructure.cluster.x-k8s.io", "MetalCluster", "")).await?;
     s.apply(&fixtures::control_plane(name)).await?;
     s.apply(&format!(
         "
@@ -159,16 +148,11 @@ spec:
     }});
     let control_plane = json!({"status": {"initialization": {"controlPlaneInitialized": true}}});
     for (api_version, kind, status) in [
-        (
-            "infrastructure.cluster.x-k8s.io/v1alpha1",
-            "MetalCluster",
-            infrastructure,
-        ),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "MetalCluster", infrastructure),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "StandIn", control_plane),
     ] {
         let api = s.api(api_version, kind).await?;
-        api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
-            .await?;
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await?;
     }
     Ok(())
 }

@@ -27,13 +27,9 @@ fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()>
       additionalSecurityGroups: [{{id: {}}}]",
             network.node_security_group_id, network.control_plane_security_group_id
         );
-        environment
-            .apply(&fixtures::bootstrap_secret("workers", "#cloud-config"))
-            .await?;
+        environment.apply(&fixtures::bootstrap_secret("workers", "#cloud-config")).await?;
         environment.apply(&template("workers", &extra)).await?;
-        environment
-            .apply(&fixtures::machine_deployment("workers", "bare", 2))
-            .await?;
+        environment.apply(&fixtures::machine_deployment("workers", "bare", 2)).await?;
         for name in s.names_of_machines(2).await? {
             let message = s.machine_condition_false(&name, "IdentityReady", "NotAllowed").await?;
             assert!(message.contains(environment.namespace()), "{message}");
@@ -46,10 +42,7 @@ fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()>
             let launch = s.launch_of(text(&machine, "/spec/instanceID"))?;
             assert_eq!(launch.region, REGION);
             assert_eq!(launch.parameter("NetworkInterface.1.SubnetId"), Some(subnet.as_str()));
-            let groups = [
-                &network.node_security_group_id,
-                &network.control_plane_security_group_id,
-            ];
+            let groups = [&network.node_security_group_id, &network.control_plane_security_group_id];
             assert_eq!(launch.values("NetworkInterface.1.SecurityGroupId"), groups);
             let name = machine.metadata.name.clone().unwrap_or_default();
             for field in ["region", "identityRef", "subnets", "securityGroups.all"] {
@@ -59,10 +52,7 @@ fn clusterless_machines_bring_their_network_and_identity() -> anyhow::Result<()>
         }
         ensure!(s.launched_once()?.len() >= 2, "{}", s.launches());
         let journal = environment.aws().manager_journal();
-        assert!(
-            journal.by(&environment.aws().key().access_key_id).is_empty(),
-            "{journal}"
-        );
+        assert!(journal.by(&environment.aws().key().access_key_id).is_empty(), "{journal}");
         let log = s.manager().log()?;
         assert!(!log.contains(&key.secret_access_key), "the log has the secret key");
 

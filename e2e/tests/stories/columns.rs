@@ -34,13 +34,8 @@ fn kubectl_get_shows_reasons_messages_and_endpoints() -> anyhow::Result<()> {
         let subnets = s.network.private_subnet_ids();
         let mut subnets: Vec<Value> = subnets.iter().map(|id| json!({"id": id})).collect();
         subnets.push(json!({"id": "subnet-00000000000000bad"}));
-        s.change("dev", json!({"spec": {"network": {"subnets": subnets}}}))
-            .await?;
-        let cells = [
-            " True ",
-            " NotFound ",
-            "NetworkReady is False (NotFound): subnet subnet-00000000000000bad",
-        ];
+        s.change("dev", json!({"spec": {"network": {"subnets": subnets}}})).await?;
+        let cells = [" True ", " NotFound ", "NetworkReady is False (NotFound): subnet subnet-00000000000000bad"];
         s.shows(&["awsclusters", "--output=wide"], "dev", &cells).await?;
 
         // The bootstrap Secret is missing.
@@ -48,8 +43,7 @@ fn kubectl_get_shows_reasons_messages_and_endpoints() -> anyhow::Result<()> {
         let cells = [" dev ", " False ", " WaitingForBootstrapData ", " t3.large "];
         s.shows(&["awsmachines"], "waits", &cells).await?;
         let message = "the bootstrap Secret waits that the Machine names does not exist yet";
-        s.shows(&["awsmachines", "--output=wide"], "waits", &[" waits ", message])
-            .await?;
+        s.shows(&["awsmachines", "--output=wide"], "waits", &[" waits ", message]).await?;
 
         s.machine_deployment("workers", "dev", 0).await?;
         let cells = [" dev ", " t3.large ", " True ", " Ready "];
@@ -70,8 +64,7 @@ fn kubectl_get_shows_whether_an_identity_is_complete() -> anyhow::Result<()> {
         );
         s.identity("AWSClusterRoleIdentity", &role, &spec).await?;
         let (keys, roles) = (["awsclusterstaticidentities"], ["awsclusterroleidentities"]);
-        s.shows(&keys, &key, &[&format!(" {key} "), " False ", " NotFound "])
-            .await?;
+        s.shows(&keys, &key, &[&format!(" {key} "), " False ", " NotFound "]).await?;
         s.shows(&roles, &role, &[":role/a ", " False ", " NotFound "]).await?;
         s.identity_secret(&key, &s.aws().another_key()).await?;
         s.shows(&keys, &key, &[" True ", " Ready "]).await?;
@@ -94,8 +87,7 @@ mod long_stories {
             s.owned_with_identity("dev", "AWSClusterStaticIdentity", "team").await?;
             let identities = ["awsclusterstaticidentities", "--output=wide"];
             let cluster = format!("AWSCluster {}/dev reports: ", s.namespace());
-            s.shows(&identities, "team", &[" False ", " CredentialsFailed ", &cluster])
-                .await?;
+            s.shows(&identities, "team", &[" False ", " CredentialsFailed ", &cluster]).await?;
             s.identity_secret("team", &valid).await?;
             s.shows(&identities, "team", &[" True ", " Ready "]).await
         })

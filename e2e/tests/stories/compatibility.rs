@@ -32,8 +32,7 @@ fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
         s.cluster("dev").await?;
         let kind = Kind::new("rke.cattle.io", "RKEBootstrap");
         s.apply(&definition(&kind)).await?;
-        s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]"))
-            .await?;
+        s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]")).await?;
         let done = json!({"initialization": {"dataSecretCreated": true}, "dataSecretName": "rancher"});
         apply_with_status(s, &kind.api_version(), &kind.name, "rancher", json!({}), done).await?;
         let owner = s.get(&kind.api_version(), &kind.name, "rancher").await?;
@@ -46,22 +45,16 @@ fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
                 "stringData": {"value": fixtures::user_data("#!/bin/sh\necho install the agent")},
             })
         };
-        s.apply(&secret("rancher", "rke.cattle.io/bootstrap").to_string())
-            .await?;
-        s.apply(&secret("plan", "rke.cattle.io/machine-plan").to_string())
-            .await?;
+        s.apply(&secret("rancher", "rke.cattle.io/bootstrap").to_string()).await?;
+        s.apply(&secret("plan", "rke.cattle.io/machine-plan").to_string()).await?;
         let machine = |name: &str| {
             let yaml = machine(name, "dev", INLINE);
-            let reference = format!(
-                "configRef: {{apiGroup: {}, kind: {}, name: rancher}}",
-                kind.group, kind.name
-            );
+            let reference = format!("configRef: {{apiGroup: {}, kind: {}, name: rancher}}", kind.group, kind.name);
             let named = format!("{{dataSecretName: {name}}}");
             yaml.replace(&named, &format!("{{{reference}, dataSecretName: {name}}}"))
         };
         s.apply(&machine("plan")).await?;
-        s.machine_condition_false("plan", "BootstrapDataReady", "NotAllowed")
-            .await?;
+        s.machine_condition_false("plan", "BootstrapDataReady", "NotAllowed").await?;
         s.apply(&machine("rancher")).await?;
         let ready = s.machine_ready("rancher").await?;
         let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
@@ -82,8 +75,7 @@ mod long_stories {
             let secret = fixtures::bootstrap_secret("windows", script).replace("cloud-config", "powershell-xml");
             s.apply(&secret).await?;
             // Without cloudInit the data would go through Secrets Manager, whose script is for bash.
-            s.apply(&machine("windows", "dev", "uncompressedUserData: true"))
-                .await?;
+            s.apply(&machine("windows", "dev", "uncompressedUserData: true")).await?;
             let ready = s.machine_ready("windows").await?;
             let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
             let sent = fixtures::user_data(script);

@@ -41,20 +41,13 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
             object.name_any()
         );
         let home = object.metadata.namespace.as_deref();
-        assert!(
-            home.is_none_or(|home| home == "capa-rs-system"),
-            "{}",
-            object.name_any()
-        );
+        assert!(home.is_none_or(|home| home == "capa-rs-system"), "{}", object.name_any());
     }
     let kinds: BTreeSet<String> = of_kind(&components, "CustomResourceDefinition")
         .iter()
         .filter_map(|definition| definition.data["spec"]["names"]["kind"].as_str().map(str::to_owned))
         .collect();
-    assert!(
-        kinds.contains("AWSCluster") && kinds.contains("AWSMachine"),
-        "{kinds:?}"
-    );
+    assert!(kinds.contains("AWSCluster") && kinds.contains("AWSMachine"), "{kinds:?}");
 
     let deployments = of_kind(&components, "Deployment");
     let [deployment] = deployments.as_slice() else {
@@ -68,10 +61,7 @@ fn the_components_are_what_clusterctl_expects_of_a_provider() -> anyhow::Result<
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(containers[0]["securityContext"]["readOnlyRootFilesystem"], true);
     assert_eq!(pod["serviceAccountName"], "capa-controller-manager");
-    assert_eq!(
-        names(&of_kind(&components, "ServiceAccount")),
-        BTreeSet::from(["capa-controller-manager".to_owned()])
-    );
+    assert_eq!(names(&of_kind(&components, "ServiceAccount")), BTreeSet::from(["capa-controller-manager".to_owned()]));
     let expected = VARIABLES.map(|(name, default)| (name.to_owned(), default));
     assert_eq!(variables(&text)?, BTreeSet::from(expected));
     assert_eq!(
@@ -87,18 +77,9 @@ fn the_add_on_has_a_namespace_of_its_own_and_no_credentials() -> anyhow::Result<
     let text = Release::render(folder.path(), "v0.1.7")?.addon_components()?;
     for object in objects::parse(&text)? {
         let label = object.labels().get("cluster.x-k8s.io/provider");
-        assert_eq!(
-            label.map(String::as_str),
-            Some("addon-aws-rs-fleet"),
-            "{:?}",
-            object.types
-        );
+        assert_eq!(label.map(String::as_str), Some("addon-aws-rs-fleet"), "{:?}", object.types);
         let home = object.metadata.namespace.as_deref();
-        assert!(
-            home.is_none_or(|home| home == "capa-rs-fleet-system"),
-            "{}",
-            object.name_any()
-        );
+        assert!(home.is_none_or(|home| home == "capa-rs-fleet-system"), "{}", object.name_any());
     }
     assert!(text.contains("image: localhost/capa-rs:v0.1.7"), "{text}");
     assert!(!text.contains("AWS_") && !text.contains("kind: Secret"), "{text}");
@@ -132,12 +113,10 @@ fn variables(text: &str) -> anyhow::Result<BTreeSet<(String, bool)>> {
     let uses = text.split("${").skip(1);
     uses.map(|rest| {
         let (variable, _) = rest.split_once('}').context("a variable without an end")?;
-        let (name, default) = variable
-            .split_once(":=")
-            .map_or((variable, false), |(name, default)| (name, !default.is_empty()));
+        let (name, default) =
+            variable.split_once(":=").map_or((variable, false), |(name, default)| (name, !default.is_empty()));
         ensure!(
-            name.chars()
-                .all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit()),
+            name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_' || letter.is_ascii_digit()),
             "{name:?} is no name of a variable"
         );
         Ok((name.to_owned(), default))

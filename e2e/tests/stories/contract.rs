@@ -14,10 +14,7 @@ const FINALIZER: &str = "awsmachine.infrastructure.cluster.x-k8s.io";
 async fn dry_run(scenario: &Scenario, kind: &str, yaml: &str) -> anyhow::Result<Value> {
     let document: DynamicObject = capa_e2e::objects::parse(yaml)?.remove(0);
     let api = scenario.api(OURS, kind).await?;
-    let parameters = PatchParams {
-        dry_run: true,
-        ..PatchParams::apply("capi-topology").force()
-    };
+    let parameters = PatchParams { dry_run: true, ..PatchParams::apply("capi-topology").force() };
     let name = document.metadata.name.clone().unwrap_or_default();
     let answer = api.patch(&name, &parameters, &Patch::Apply(&document)).await?;
     let mut answer = serde_json::to_value(answer)?;
@@ -71,10 +68,7 @@ fn a_hook_before_termination_keeps_the_instance_alive() -> anyhow::Result<()> {
         eventually(WITHIN, "core to wait for the hook", async || {
             let machine = s.get(CORE, "Machine", "drained").await?;
             let phase = machine.data["status"]["deletion"].clone();
-            let conditions = machine.data["status"]["conditions"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
+            let conditions = machine.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let waits = conditions.iter().any(|condition| {
                 condition["type"] == "Deleting" && condition["reason"] == "WaitingForPreTerminateHook"
             });
@@ -97,23 +91,14 @@ fn a_failure_domain_is_named_once() -> anyhow::Result<()> {
         s.apply(&s.unmanaged("dev", "")).await?;
         let api = s.api(OURS, "AWSCluster").await?;
         let domains = |names: &[&str]| {
-            let domains: Vec<_> = names
-                .iter()
-                .map(|name| json!({"name": name, "controlPlane": true}))
-                .collect();
+            let domains: Vec<_> = names.iter().map(|name| json!({"name": name, "controlPlane": true})).collect();
             Patch::Merge(json!({"status": {"failureDomains": domains}}))
         };
         let parameters = PatchParams::default();
-        api.patch_status("dev", &parameters, &domains(&["eu-west-1a", "eu-west-1b"]))
-            .await?;
-        let twice = api
-            .patch_status("dev", &parameters, &domains(&["eu-west-1a", "eu-west-1a"]))
-            .await;
+        api.patch_status("dev", &parameters, &domains(&["eu-west-1a", "eu-west-1b"])).await?;
+        let twice = api.patch_status("dev", &parameters, &domains(&["eu-west-1a", "eu-west-1a"])).await;
         let refusal = twice.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(
-            refusal.contains("status.failureDomains[1]: Duplicate value"),
-            "{refusal}"
-        );
+        assert!(refusal.contains("status.failureDomains[1]: Duplicate value"), "{refusal}");
         Ok(())
     })
 }
@@ -127,14 +112,10 @@ mod long_stories {
             s.cluster("dev").await?;
             s.machine("held", "dev", INLINE).await?;
             s.machine_ready("held").await?;
-            s.patch(OURS, "AWSMachine", "held", json!({"metadata": {"finalizers": null}}))
-                .await?;
+            s.patch(OURS, "AWSMachine", "held", json!({"metadata": {"finalizers": null}})).await?;
             eventually(WITHIN, "our finalizer to be back", async || {
                 let finalizers = s.get(OURS, "AWSMachine", "held").await?.metadata.finalizers;
-                ensure!(
-                    finalizers == Some(vec![FINALIZER.to_owned()]),
-                    "there are {finalizers:?}"
-                );
+                ensure!(finalizers == Some(vec![FINALIZER.to_owned()]), "there are {finalizers:?}");
                 Ok(())
             })
             .await?;

@@ -51,8 +51,7 @@ async fn publish(scenario: &Scenario, yaml: &str) -> anyhow::Result<()> {
     let types = object.types.clone().context("a kind")?;
     let api = scenario.api(&types.api_version, &types.kind).await?;
     let apply = PatchParams::apply("a-user").force();
-    api.patch_status(&object.name_any(), &apply, &Patch::Apply(&object))
-        .await?;
+    api.patch_status(&object.name_any(), &apply, &Patch::Apply(&object)).await?;
     Ok(())
 }
 
@@ -79,9 +78,7 @@ mod long_stories {
             s.apply(&cluster).await?;
             s.infrastructure_provisioned("demo").await?;
             s.machine("abroad", "demo", INLINE).await?;
-            let message = s
-                .machine_condition_false("abroad", "NetworkReady", "MissingField")
-                .await?;
+            let message = s.machine_condition_false("abroad", "NetworkReady", "MissingField").await?;
             for part in ["Landscape", "infrastructure.cluster.x-k8s.io/machine-network: v1"] {
                 ensure!(message.contains(part), "{part} is not in: {message}");
             }

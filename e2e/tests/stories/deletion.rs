@@ -17,9 +17,7 @@ fn machines_that_were_never_launched_go_without_a_call() -> anyhow::Result<()> {
     story("never-launched", async |s| {
         let environment = &s.environment;
         // The first machine waits for its cluster's infrastructure, the second one for its bootstrap data.
-        environment
-            .apply(&fixtures::cluster("absent", Some("AWSCluster")))
-            .await?;
+        environment.apply(&fixtures::cluster("absent", Some("AWSCluster"))).await?;
         environment.apply(&machine("homeless", "absent", INLINE)).await?;
         s.cluster("dev").await?;
         environment.apply(&machine("empty", "dev", INLINE)).await?;
@@ -45,20 +43,14 @@ pub(super) async fn remove_by_force(
     name: &str,
 ) -> anyhow::Result<()> {
     let api = scenario.api(api_version, kind).await?;
-    if api
-        .get_opt(name)
-        .await?
-        .is_some_and(|object| object.metadata.deletion_timestamp.is_none())
-    {
+    if api.get_opt(name).await?.is_some_and(|object| object.metadata.deletion_timestamp.is_none()) {
         scenario.begin_deletion(api_version, kind, name).await?;
     }
     eventually(WITHIN, &format!("{kind} {name} to be gone"), async || {
         let Some(object) = api.get_opt(name).await? else {
             return Ok(());
         };
-        scenario
-            .patch(api_version, kind, name, json!({"metadata": {"finalizers": null}}))
-            .await?;
+        scenario.patch(api_version, kind, name, json!({"metadata": {"finalizers": null}})).await?;
         anyhow::bail!("the finalizers were {:?}", object.metadata.finalizers)
     })
     .await
@@ -108,8 +100,7 @@ mod long_stories {
             s.machine_condition_false("slow", "InstanceReady", "Pending").await?;
             let id = s.launched("slow").await?;
             s.begin_deletion(CORE, "Machine", "slow").await?;
-            s.machine_condition_false("slow", "InstanceReady", "Terminating")
-                .await?;
+            s.machine_condition_false("slow", "InstanceReady", "Terminating").await?;
             // The condition says that the termination is submitted: the call follows.
             eventually(WITHIN, "the instance to shut down", async || {
                 let state = s.state_of(&id).await?;

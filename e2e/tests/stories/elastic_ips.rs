@@ -14,12 +14,7 @@ const POOL: &str = "ipv4pool-ec2-0123456789abcdef0";
 async fn addresses(s: &Scenario) -> anyhow::Result<Vec<Address>> {
     let described = s.user.ec2().describe_addresses().send().await?;
     let of_machine = |address: &Address| address.tags().iter().any(|tag| tag.key() == Some("MachineName"));
-    Ok(described
-        .addresses
-        .unwrap_or_default()
-        .into_iter()
-        .filter(of_machine)
-        .collect())
+    Ok(described.addresses.unwrap_or_default().into_iter().filter(of_machine).collect())
 }
 
 /// A machine in a public subnet, with an address from the pool, or from Amazon's if the pool has none.
@@ -31,8 +26,7 @@ async fn machine(s: &Scenario, name: &str) -> anyhow::Result<()> {
 }
 
 async fn has_address(s: &Scenario, name: &str) -> anyhow::Result<()> {
-    s.condition("AWSMachine", name, "ElasticIPReady", "True", "Ready")
-        .await?;
+    s.condition("AWSMachine", name, "ElasticIPReady", "True", "Ready").await?;
     Ok(())
 }
 
@@ -46,19 +40,13 @@ fn a_machine_has_an_elastic_ip_for_as_long_as_it_lives() -> anyhow::Result<()> {
             has_address(s, name).await?;
         }
         let allocations = s.aws().manager_journal().of("AllocateAddress");
-        let pools: Vec<_> = allocations
-            .calls()
-            .iter()
-            .map(|call| call.parameter("PublicIpv4Pool"))
-            .collect();
+        let pools: Vec<_> = allocations.calls().iter().map(|call| call.parameter("PublicIpv4Pool")).collect();
         assert_eq!(pools, [Some(POOL), None], "the second finds the pool exhausted");
 
         let ready = s.get(OURS, "AWSMachine", "one").await?;
         let public_ip = text(&ready, "/status/elasticIP/publicIP").to_owned();
         let mut found = addresses(s).await?.into_iter();
-        let own = found
-            .find(|address| address.public_ip() == Some(&public_ip))
-            .context("no such address")?;
+        let own = found.find(|address| address.public_ip() == Some(&public_ip)).context("no such address")?;
         assert_eq!(own.instance_id(), Some(text(&ready, "/spec/instanceID")));
         eventually(WITHIN, "the address in the status", async || {
             let shown = at(&s.get(OURS, "AWSMachine", "one").await?, "/status/addresses").to_string();

@@ -18,9 +18,7 @@ type Published = (String, String, String, String);
 #[test]
 fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
     story("events", async |s| {
-        let misspelt = s
-            .unmanaged("dev", "")
-            .replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
+        let misspelt = s.unmanaged("dev", "").replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
         s.owned("dev", &misspelt).await?;
         s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
         let vpc = json!({"spec": {"network": {"vpc": {"id": s.network.vpc_id}}}});
@@ -31,13 +29,11 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
         let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
         s.apply(&fixtures::bootstrap_secret("first", &large)).await?;
         s.apply(&machine("first", "dev", INLINE)).await?;
-        s.machine_condition_false("first", "BootstrapDataReady", "TooLarge")
-            .await?;
+        s.machine_condition_false("first", "BootstrapDataReady", "TooLarge").await?;
         s.bootstrap_secret("first").await?;
         let first = s.machine_ready("first").await?;
         s.user.terminate(text(&first, "/spec/instanceID")).await?;
-        s.machine_condition_false("first", "InstanceReady", "Terminated")
-            .await?;
+        s.machine_condition_false("first", "InstanceReady", "Terminated").await?;
         s.machine("second", "dev", INLINE).await?;
         s.machine_ready("second").await?;
         for name in ["first", "second"] {
@@ -90,11 +86,7 @@ async fn published(scenario: &Scenario) -> anyhow::Result<BTreeSet<Published>> {
         if about.api_version.as_deref() != Some(OURS) {
             continue;
         }
-        ensure!(
-            event.reporting_controller.as_deref() == Some("capa-rs"),
-            "{:?}",
-            event.reporting_controller
-        );
+        ensure!(event.reporting_controller.as_deref() == Some("capa-rs"), "{:?}", event.reporting_controller);
         published.insert((
             about.kind.unwrap_or_default(),
             about.name.unwrap_or_default(),

@@ -10,18 +10,9 @@ use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
 
 const UNMANAGED: &str = include_str!("../../../api/tests/fixtures/unmanaged-awscluster.yaml");
 const EXAMPLES: [(&str, &str); 4] = [
-    (
-        "foreign-infrastructure.yaml",
-        include_str!("../../../api/tests/fixtures/foreign-infrastructure.yaml"),
-    ),
-    (
-        "managed-awscluster.yaml",
-        include_str!("../../../api/tests/fixtures/managed-awscluster.yaml"),
-    ),
-    (
-        "network-mappings.yaml",
-        include_str!("../../../api/tests/fixtures/network-mappings.yaml"),
-    ),
+    ("foreign-infrastructure.yaml", include_str!("../../../api/tests/fixtures/foreign-infrastructure.yaml")),
+    ("managed-awscluster.yaml", include_str!("../../../api/tests/fixtures/managed-awscluster.yaml")),
+    ("network-mappings.yaml", include_str!("../../../api/tests/fixtures/network-mappings.yaml")),
     ("unmanaged-awscluster.yaml", UNMANAGED),
 ];
 
@@ -61,10 +52,7 @@ fn the_example_is_run_as_it_is_written() -> anyhow::Result<()> {
         let machines = s.api(CORE, "Machine").await?;
         eventually(WITHIN, "two Machines to be Provisioned", async || {
             let machines = machines.list(&ListParams::default()).await?.items;
-            let phases: Vec<&Value> = machines
-                .iter()
-                .map(|machine| &machine.data["status"]["phase"])
-                .collect();
+            let phases: Vec<&Value> = machines.iter().map(|machine| &machine.data["status"]["phase"]).collect();
             ensure!(phases == ["Provisioned", "Provisioned"], "the phases are {phases:?}");
             Ok(())
         })
@@ -160,10 +148,7 @@ async fn store(environment: &TestEnvironment, object: &DynamicObject) -> anyhow:
     let types = object.types.clone().context("a kind")?;
     let api = environment.api(&types.api_version, &types.kind).await?;
     let name = object.name_any();
-    let only_judged = PostParams {
-        dry_run: types.api_version != OURS,
-        ..PostParams::default()
-    };
+    let only_judged = PostParams { dry_run: types.api_version != OURS, ..PostParams::default() };
     let mut stored = api.create(&only_judged, object).await?;
     if let Some(status) = object.data.get("status") {
         let patch = Patch::Merge(json!({"status": status}));

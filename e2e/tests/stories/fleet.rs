@@ -49,8 +49,7 @@ fn flips_wake_no_machine() -> anyhow::Result<()> {
         assert!(calls().is_empty(), "{}", calls());
 
         // A change that affects machines is noticed: a change of the network wakes each of them.
-        s.change("dev", json!({"spec": {"additionalTags": {"team": "another"}}}))
-            .await?;
+        s.change("dev", json!({"spec": {"additionalTags": {"team": "another"}}})).await?;
         eventually(WITHIN, "a pass over each machine", async || {
             let woken = passes(&manager).await? - after;
             ensure!(woken >= f64::from(MACHINES), "{woken} passes");
@@ -68,10 +67,7 @@ fn flips_wake_no_machine() -> anyhow::Result<()> {
 
 /// Waits until no AWSMachine has had a pass for a second, and returns the number of passes.
 async fn machines_in_peace(manager: &Manager) -> anyhow::Result<f64> {
-    settled("passes over machines", Duration::from_secs(1), WITHIN, async || {
-        passes(manager).await
-    })
-    .await
+    settled("passes over machines", Duration::from_secs(1), WITHIN, async || passes(manager).await).await
 }
 
 /// Sets the condition `Ready` of the AWSCluster, as its controller would, and waits until Cluster API has noticed.
@@ -85,15 +81,11 @@ async fn set_ready(scenario: &Scenario, status: &str) -> anyhow::Result<()> {
     }
     let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
     api.patch_status("dev", &PatchParams::default(), &patch).await?;
-    eventually(
-        WITHIN,
-        "the Cluster to show the condition of its infrastructure",
-        async || {
-            let cluster = scenario.get(CORE, "Cluster", "dev").await?;
-            let shown = condition_of(&cluster, "InfrastructureReady")?;
-            ensure!(shown.status == status, "the Cluster shows {shown:?}");
-            Ok(())
-        },
-    )
+    eventually(WITHIN, "the Cluster to show the condition of its infrastructure", async || {
+        let cluster = scenario.get(CORE, "Cluster", "dev").await?;
+        let shown = condition_of(&cluster, "InfrastructureReady")?;
+        ensure!(shown.status == status, "the Cluster shows {shown:?}");
+        Ok(())
+    })
     .await
 }

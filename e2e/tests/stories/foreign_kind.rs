@@ -14,10 +14,7 @@ fn machines_launch_from_any_labelled_kind_once_it_is_readable() -> anyhow::Resul
     story("foreign", async |s| {
         let kind = Kind::new("landscapes.example.org", "Landscape");
         s.apply(&kind.definition()).await?;
-        let for_core = kind.readable_by(
-            "cluster.x-k8s.io/aggregate-to-manager",
-            "[get, list, watch, patch, update]",
-        );
+        let for_core = kind.readable_by("cluster.x-k8s.io/aggregate-to-manager", "[get, list, watch, patch, update]");
         s.apply(&for_core).await?;
         kind.cluster(s, "dev", json!({"network": network(s)})).await?;
         s.machine("abroad", "dev", INLINE).await?;
@@ -79,10 +76,7 @@ pub(super) struct Kind {
 
 impl Kind {
     pub(super) fn new(group: &str, name: &str) -> Self {
-        Self {
-            group: group.to_owned(),
-            name: name.to_owned(),
-        }
+        Self { group: group.to_owned(), name: name.to_owned() }
     }
 
     pub(super) fn api_version(&self) -> String {
@@ -163,12 +157,7 @@ mod long_stories {
             };
             for (name, status, reason, part) in [
                 ("silent", json!({}), "NotReady", "status.network"),
-                (
-                    "bold",
-                    with("identityRef", identity),
-                    "AuthorityNotAllowed",
-                    "identityRef",
-                ),
+                ("bold", with("identityRef", identity), "AuthorityNotAllowed", "identityRef"),
                 (
                     "greedy",
                     with("controlPlaneTargets", json!([{"classicLoadBalancerName": "hunter2"}])),

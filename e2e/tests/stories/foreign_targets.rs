@@ -33,8 +33,7 @@ fn targets_that_another_cluster_owns_by_tag_are_refused() -> anyhow::Result<()> 
         let tag = Tag::builder().key("elbv2.k8s.aws/cluster").value("prod").build()?;
         let tagged = s.user.classic().add_tags().load_balancer_names(&classic).tags(tag);
         tagged.send().await?;
-        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-            .await?;
+        s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]")).await?;
         let by_name = format!("[{{classicLoadBalancerName: {classic}}}]");
         s.cluster_with_targets("old", &by_name).await?;
         s.control_plane_machine("new", "dev").await?;
@@ -61,8 +60,7 @@ mod long_stories {
             let (group, user) = (s.balancer().await?.target_group_arn, &s.user);
             let start = || s.new_manager().flag(FASTER).flag("--control-plane-targets=Tagged");
             let first = start().start().await?;
-            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-                .await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]")).await?;
             s.control_plane_machine("first", "dev").await?;
             let cluster = format!("{}/dev", s.namespace());
             s.is_refused("first", &format!("{TAG}: {cluster}")).await?;
@@ -87,8 +85,7 @@ mod long_stories {
                 s.begin_deletion(CORE, "Machine", name).await?;
             }
             s.gone(OURS, "AWSMachine", &["first", "second"]).await?;
-            s.event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
-                .await?;
+            s.event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB").await?;
             assert!(user.targets(&group).await?.is_empty());
             assert!(user.live_instances().await?.is_empty());
             Ok(())
@@ -110,10 +107,7 @@ mod long_stories {
 
             s.cluster_with_targets("dev", &targets).await?;
             s.control_plane_machine("intruder", "dev").await?;
-            let holder = format!(
-                "is used or named by the control plane of Cluster {}/prod",
-                s.namespace()
-            );
+            let holder = format!("is used or named by the control plane of Cluster {}/prod", s.namespace());
             s.is_refused("intruder", &holder).await?;
             assert_eq!(s.user.targets(&group).await?, registered);
             s.machine_ready("victim").await?;

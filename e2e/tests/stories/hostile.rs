@@ -95,12 +95,7 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
 
         // With shortened periods: the result of a launch without an answer takes ten minutes to find out.
         let manager = s.start_manager().await?;
-        for (api_version, kind) in [
-            (CORE, "Machine"),
-            (OURS, "AWSMachine"),
-            (OURS, "AWSCluster"),
-            (CORE, "Cluster"),
-        ] {
+        for (api_version, kind) in [(CORE, "Machine"), (OURS, "AWSMachine"), (OURS, "AWSCluster"), (CORE, "Cluster")] {
             delete_all(s, api_version, kind).await?;
         }
         is_unharmed(&manager).await?;
@@ -115,19 +110,14 @@ fn hostile_objects(hundreds: usize) -> anyhow::Result<()> {
 impl Scenario {
     /// Removes the admission policies from a world of its own, and waits until they have no effect.
     async fn forgo_policies(&self) -> anyhow::Result<()> {
-        let bindings = self
-            .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
-            .await?;
+        let bindings = self.api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding").await?;
         for binding in bindings.list(&ListParams::default()).await?.items {
             bindings.delete(&binding.name_any(), &DeleteParams::default()).await?;
         }
         let api = self.api(OURS, "AWSMachine").await?;
         let refused = json!({"instanceType": "t3.large", "elasticIpPool": {}});
         let probe = object("AWSMachine", "probe", &refused);
-        let dry_run = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         eventually(WITHIN, "the policies to have no effect", async || {
             api.create(&dry_run, &probe).await?;
             Ok(())
@@ -143,14 +133,8 @@ impl Scenario {
 
 fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
     DynamicObject {
-        types: Some(TypeMeta {
-            api_version: OURS.to_owned(),
-            kind: kind.to_owned(),
-        }),
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
+        types: Some(TypeMeta { api_version: OURS.to_owned(), kind: kind.to_owned() }),
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         data: json!({"spec": spec}),
     }
 }
@@ -188,17 +172,10 @@ impl<'a> Host<'a> {
 
     /// Creates this many objects of a kind, and the further objects that a machine needs.
     async fn create(&self, kind: &str, count: usize) -> anyhow::Result<()> {
-        let definitions = self
-            .scenario
-            .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-            .await?;
+        let definitions = self.scenario.api("apiextensions.k8s.io/v1", "CustomResourceDefinition").await?;
         let plural = format!("{}s", kind.to_lowercase()).replace("identitys", "identities");
-        let definition = definitions
-            .get(&format!("{plural}.infrastructure.cluster.x-k8s.io"))
-            .await?;
-        let schema = definition
-            .data
-            .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
+        let definition = definitions.get(&format!("{plural}.infrastructure.cluster.x-k8s.io")).await?;
+        let schema = definition.data.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
         let schema = schema.with_context(|| format!("no schema of {kind}"))?;
         let api = self.scenario.api(OURS, kind).await?;
         let (api, machines) = (&api, &self.scenario.api(CORE, "Machine").await?);
@@ -252,11 +229,7 @@ impl<'a> Host<'a> {
             "AWSCluster" => objects::parse(&self.scenario.unmanaged(name, ""))?.remove(0).data["spec"].take(),
             _ => Value::Null,
         };
-        let spec = if spoiled && base.is_object() {
-            hostile.spoiled(&base, schema)
-        } else {
-            hostile.value(schema)
-        };
+        let spec = if spoiled && base.is_object() { hostile.spoiled(&base, schema) } else { hostile.value(schema) };
         let mut made = object(kind, name, &spec);
         if ["AWSCluster", "AWSMachineTemplate"].contains(&kind) {
             made.metadata.owner_references = Some(serde_json::from_value(self.owner.clone())?);
@@ -290,9 +263,7 @@ async fn create_what_is_accepted(api: &Api<DynamicObject>, mut made: DynamicObje
 
 /// The name of an identity, to which the references among the words lead.
 fn name_of(kind: &str, number: usize) -> String {
-    let short = kind
-        .strip_prefix("AWSCluster")
-        .and_then(|kind| kind.strip_suffix("Identity"));
+    let short = kind.strip_prefix("AWSCluster").and_then(|kind| kind.strip_suffix("Identity"));
     format!("{}-{number}", short.unwrap_or(kind).to_lowercase())
 }
 
@@ -350,11 +321,7 @@ fn was_not_busied(scenario: &Scenario, manager: &Manager, objects: usize, began:
     ensure!(!passes.is_empty(), "no pass at all");
     // An identity is also reconciled for each object that begins to use it: most objects use the default one.
     let users = |kind: &str, name: &str| {
-        if kind.ends_with("identity") && name == "default" {
-            objects
-        } else {
-            0
-        }
+        if kind.ends_with("identity") && name == "default" { objects } else { 0 }
     };
     let mut passes = passes.iter();
     let too_many = passes.find(|((kind, name), passes)| **passes > MAX_PASSES * minutes + users(kind, name));
@@ -376,8 +343,7 @@ async fn delete_all(scenario: &Scenario, api_version: &str, kind: &str) -> anyho
         };
         if left.iter().any(|object| object.metadata.deletion_timestamp.is_none()) {
             // The API server gives a request a minute, which may be too short for hundreds of objects.
-            api.delete_collection(&DeleteParams::default(), &ListParams::default())
-                .await?;
+            api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         }
         bail!("{} are left, among them {}: {}", left.len(), one.name_any(), one.data);
     })
@@ -397,9 +363,7 @@ async fn abandon_as_told(scenario: &Scenario) -> anyhow::Result<()> {
         if let Some(value) = value.filter(|value| machine.annotations().get(ABANDON).map(String::as_str) != Some(value))
         {
             let abandoned = json!({"metadata": {"annotations": {ABANDON: value}}});
-            scenario
-                .patch(OURS, "AWSMachine", &machine.name_any(), abandoned)
-                .await?;
+            scenario.patch(OURS, "AWSMachine", &machine.name_any(), abandoned).await?;
         }
     }
     Ok(())

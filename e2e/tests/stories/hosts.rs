@@ -33,26 +33,18 @@ fn a_host_is_allocated_for_a_machine_and_released_with_it() -> anyhow::Result<()
         let uid = ready.metadata.uid.clone().context("no uid")?;
         let allocated = s.aws().manager_journal().of("AllocateHosts");
         let allocated = allocated.calls().first().context("no host was allocated")?;
-        assert_eq!(
-            allocated.parameter("ClientToken"),
-            Some(format!("{uid}-host-1").as_str())
-        );
+        assert_eq!(allocated.parameter("ClientToken"), Some(format!("{uid}-host-1").as_str()));
         assert_eq!(allocated.parameter("AutoPlacement"), Some("off"));
         let tags = allocated.tags("dedicated-host");
         assert_eq!(tags.get("licence"), Some(&"windows"));
         assert!(tags.contains_key("MachineName"), "{tags:?}");
         let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
-        for (parameter, value) in [
-            ("Placement.HostId", host.as_str()),
-            ("Placement.Affinity", "host"),
-            ("Placement.Tenancy", "host"),
-        ] {
+        for (parameter, value) in
+            [("Placement.HostId", host.as_str()), ("Placement.Affinity", "host"), ("Placement.Tenancy", "host")]
+        {
             assert_eq!(launch.parameter(parameter), Some(value), "{parameter}");
         }
-        assert_eq!(
-            text(&ready, "/status/dedicatedHost/availabilityZone"),
-            text(&ready, "/status/failureDomain")
-        );
+        assert_eq!(text(&ready, "/status/dedicatedHost/availabilityZone"), text(&ready, "/status/failureDomain"));
         s.event("AWSMachine", "one", "SuccessfulAllocateDedicatedHost").await?;
 
         s.aws().keep_host(&host, true);
@@ -76,8 +68,7 @@ mod long_stories {
         run_story(Story::new("zone-by-trying"), async |s| {
             s.new_manager().start().await?;
             s.cluster("dev").await?;
-            s.aws()
-                .fault(Fault::on("DescribeCapacityReservations").error("UnauthorizedOperation"));
+            s.aws().fault(Fault::on("DescribeCapacityReservations").error("UnauthorizedOperation"));
             let [others @ .., last] = s.network.zones.as_slice() else {
                 bail!("the network has no zone");
             };
@@ -108,11 +99,7 @@ mod long_stories {
             s.aws().reserve_capacity(reservation, of_reservation);
             for (name, zone, capacity) in [
                 ("host", of_host, format!("tenancy: host, hostID: {host}")),
-                (
-                    "reservation",
-                    of_reservation,
-                    format!("capacityReservationId: {reservation}"),
-                ),
+                ("reservation", of_reservation, format!("capacityReservationId: {reservation}")),
             ] {
                 s.machine(name, "dev", &format!("{INLINE}, {capacity}")).await?;
                 let ready = s.machine_ready(name).await?;
@@ -121,12 +108,7 @@ mod long_stories {
 
             let elsewhere = "cr-0123456789abcdef1";
             s.aws().reserve_capacity(elsewhere, "eu-west-1x");
-            s.machine(
-                "nowhere",
-                "dev",
-                &format!("{INLINE}, capacityReservationId: {elsewhere}"),
-            )
-            .await?;
+            s.machine("nowhere", "dev", &format!("{INLINE}, capacityReservationId: {elsewhere}")).await?;
             let network = "NetworkReady";
             let said = s.condition("AWSMachine", "nowhere", network, "False", "NoSubnetInFailureDomain");
             let said = said.await?.message;

@@ -93,13 +93,7 @@ const TROUBLES: [Trouble; 10] = [
         reduces_rates: true,
         ..REFUSED_LAUNCH
     },
-    Trouble {
-        name: "unreachable",
-        machines: 20,
-        fault: Fault::unreachable,
-        calls_a_machine: 10,
-        ..REFUSED_LAUNCH
-    },
+    Trouble { name: "unreachable", machines: 20, fault: Fault::unreachable, calls_a_machine: 10, ..REFUSED_LAUNCH },
     Trouble {
         name: "lost-answers",
         machines: 5,
@@ -139,12 +133,7 @@ fn all_for(window: Duration) -> anyhow::Result<()> {
     mostly_waits();
     block_on(try_join_all(TROUBLES.map(|trouble| {
         Story::new(trouble.name).run_async(async move |environment| {
-            bounded(
-                trouble,
-                window,
-                &Scenario::new(environment.clone(), trouble.name).await?,
-            )
-            .await
+            bounded(trouble, window, &Scenario::new(environment.clone(), trouble.name).await?).await
         })
     })))?;
     Ok(())
@@ -156,9 +145,7 @@ async fn bounded(trouble: Trouble, window: Duration, scenario: &Scenario) -> any
     scenario.cluster("dev").await?;
     if trouble.moment == Moment::Deletion {
         scenario.machine_deployment("workers", "dev", trouble.machines).await?;
-        scenario
-            .machines_ready_within(trouble.machines as usize, 6 * WITHIN)
-            .await?;
+        scenario.machines_ready_within(trouble.machines as usize, 6 * WITHIN).await?;
     }
     let fault = aws.fault((trouble.fault)());
     match trouble.moment {
@@ -179,11 +166,7 @@ async fn bounded(trouble: Trouble, window: Duration, scenario: &Scenario) -> any
     let during = aws.journal_since(mark).except(&aws.user_key().access_key_id);
     judge(trouble, &during, began, window)?;
     let (live, machines) = (scenario.user.live_instances().await?.len(), trouble.machines as usize);
-    ensure!(
-        live <= machines && (live == 0 || !trouble.prevents_launches),
-        "{}: {live} instances live",
-        trouble.name
-    );
+    ensure!(live <= machines && (live == 0 || !trouble.prevents_launches), "{}: {live} instances live", trouble.name);
 
     fault.lift();
     recovers(trouble, scenario).await
@@ -259,10 +242,7 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
         calls.counts(),
     ))?;
     let machines = trouble.machines as usize;
-    let (most_launches, most) = (
-        machines * trouble.launches_a_machine,
-        machines * trouble.calls_a_machine,
-    );
+    let (most_launches, most) = (machines * trouble.launches_a_machine, machines * trouble.calls_a_machine);
     ensure!(
         launches.iter().all(|count| *count <= most_launches) && all.iter().all(|count| *count <= most),
         "{}: more than {most_launches} RunInstances or {most} calls: {:?}",
@@ -281,11 +261,7 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
         trouble.name,
         late.counts()
     );
-    let most_second = if trouble.reduces_rates {
-        (first + CHANCE) * 6 / 5
-    } else {
-        first + CHANCE
-    };
+    let most_second = if trouble.reduces_rates { (first + CHANCE) * 6 / 5 } else { first + CHANCE };
     ensure!(
         second <= most_second,
         "{}: not less and less: {first} calls in the first half, {second} in the second",

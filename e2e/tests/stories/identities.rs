@@ -50,23 +50,13 @@ impl Scenario {
 
     /// Waits until the cluster reports this error of its identity, in a message with all these parts.
     async fn identity_trouble(&self, reason: &str, parts: &[&str]) -> anyhow::Result<()> {
-        eventually(
-            WITHIN,
-            &format!("IdentityReady=False/{reason} with {parts:?}"),
-            async || {
-                let cluster = self.aws_cluster("dev").await?;
-                let found = objects::condition(&cluster, "IdentityReady").context("no IdentityReady yet")?;
-                ensure!(
-                    found.status == "False" && found.reason == reason,
-                    "the condition is {found:?}"
-                );
-                ensure!(
-                    parts.iter().all(|part| found.message.contains(part)),
-                    "the condition is {found:?}"
-                );
-                Ok(())
-            },
-        )
+        eventually(WITHIN, &format!("IdentityReady=False/{reason} with {parts:?}"), async || {
+            let cluster = self.aws_cluster("dev").await?;
+            let found = objects::condition(&cluster, "IdentityReady").context("no IdentityReady yet")?;
+            ensure!(found.status == "False" && found.reason == reason, "the condition is {found:?}");
+            ensure!(parts.iter().all(|part| found.message.contains(part)), "the condition is {found:?}");
+            Ok(())
+        })
         .await
     }
 
@@ -129,8 +119,7 @@ fn a_static_identity_is_mended_with_its_secret_and_its_key() -> anyhow::Result<(
         assert!(journal.is_empty(), "no call without an identity: {journal}");
 
         s.own_secret("key", &revoked).await?;
-        s.identity_trouble("CredentialsFailed", &["InvalidClientTokenId", "correct the Secret"])
-            .await?;
+        s.identity_trouble("CredentialsFailed", &["InvalidClientTokenId", "correct the Secret"]).await?;
         s.event("AWSCluster", "dev", "CredentialsFailed").await?;
         s.own_secret("key", &valid).await?;
         s.is_whole().await?;
@@ -198,16 +187,14 @@ fn a_lost_identity_or_secret_is_told_by_its_clusters_and_an_event() -> anyhow::R
         // The manager looks at the Secret once a minute, divided; nothing else wakes the cluster.
         let secrets: Api<Secret> = Api::namespaced(s.environment.client(), IDENTITY_NAMESPACE);
         secrets.delete(&name, &DeleteParams::default()).await?;
-        s.identity_trouble("NotFound", &[&format!("Secret {IDENTITY_NAMESPACE}/{name}")])
-            .await?;
+        s.identity_trouble("NotFound", &[&format!("Secret {IDENTITY_NAMESPACE}/{name}")]).await?;
         s.await_condition("dev", "Ready", "False", "NotFound").await?;
         s.warned_of_loss("key", &["its Secret", &user]).await?;
         s.own_secret("key", &key).await?;
         s.is_whole().await?;
 
         s.delete(OURS, "AWSClusterStaticIdentity", &name).await?;
-        s.identity_trouble("NotFound", &[&format!("AWSClusterStaticIdentity/{name}")])
-            .await?;
+        s.identity_trouble("NotFound", &[&format!("AWSClusterStaticIdentity/{name}")]).await?;
         s.warned_of_loss("key", &["AWSClusterStaticIdentity/", &user]).await
     })
 }
@@ -236,13 +223,11 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
         hop("leaf", &leaf, "{}", "AWSClusterRoleIdentity", "hub").await?;
         hop("hub", &hub, "{list: []}", "AWSClusterStaticIdentity", "key").await?;
         s.cluster_with_identity("AWSClusterRoleIdentity", "leaf").await?;
-        s.identity_trouble("SourceNotAllowed", &[&s.identity_name("hub")])
-            .await?;
+        s.identity_trouble("SourceNotAllowed", &[&s.identity_name("hub")]).await?;
         assert!(s.calls().is_empty());
 
         hop("hub", &hub, &own_namespace, "AWSClusterRoleIdentity", "leaf").await?;
-        s.identity_trouble("NotFound", &[&s.identity_name("leaf"), "cycle"])
-            .await?;
+        s.identity_trouble("NotFound", &[&s.identity_name("leaf"), "cycle"]).await?;
         hop("hub", &hub, &own_namespace, "AWSClusterStaticIdentity", "key").await?;
         s.is_whole().await?;
         let journal = aws.manager_journal();
@@ -250,12 +235,7 @@ fn a_chain_of_roles_is_allowed_and_assumed_hop_by_hop() -> anyhow::Result<()> {
         let assumed: BTreeSet<_> = hops
             .calls()
             .iter()
-            .map(|call| {
-                (
-                    call.parameter("RoleArn"),
-                    call.role.as_ref().map(|role| role.arn.as_str()),
-                )
-            })
+            .map(|call| (call.parameter("RoleArn"), call.role.as_ref().map(|role| role.arn.as_str())))
             .collect();
         let expected = [(Some(hub.as_str()), None), (Some(leaf.as_str()), Some(hub.as_str()))];
         assert_eq!(assumed, BTreeSet::from(expected));
@@ -282,8 +262,7 @@ mod long_stories {
             );
             s.own_identity("AWSClusterRoleIdentity", "role", &spec).await?;
             s.cluster_with_identity("AWSClusterRoleIdentity", "role").await?;
-            s.identity_trouble("CredentialsFailed", &["AssumeRole: AccessDenied", "trust policy"])
-                .await?;
+            s.identity_trouble("CredentialsFailed", &["AssumeRole: AccessDenied", "trust policy"]).await?;
             aws.allow_assume_role(&role, Some("agreed"));
             s.is_whole().await?;
 
@@ -293,19 +272,14 @@ mod long_stories {
             assert!(assumed.len() < of_session.len(), "calls share a session: {journal}");
             let session = format!("capa-rs-{}-dev", s.namespace());
             for call in assumed.calls() {
-                for (parameter, value) in [
-                    ("RoleArn", role.as_str()),
-                    ("ExternalId", "agreed"),
-                    ("RoleSessionName", session.as_str()),
-                ] {
+                for (parameter, value) in
+                    [("RoleArn", role.as_str()), ("ExternalId", "agreed"), ("RoleSessionName", session.as_str())]
+                {
                     assert_eq!(call.parameter(parameter), Some(value));
                 }
             }
             for call in of_session.calls() {
-                let acting = call
-                    .role
-                    .as_ref()
-                    .with_context(|| format!("{call} is not the role's"))?;
+                let acting = call.role.as_ref().with_context(|| format!("{call} is not the role's"))?;
                 assert_eq!((&acting.arn, &acting.session_name), (&role, &session));
             }
             assert!(!s.manager().log()?.contains("agreed"), "the external id is a secret");
@@ -334,13 +308,11 @@ mod long_stories {
 
             // An identity that the user has created stays unchanged.
             s.delete(OURS, DEFAULT_KIND, "default").await?;
-            s.identity(DEFAULT_KIND, "default", "{allowedNamespaces: {list: [elsewhere]}}")
-                .await?;
+            s.identity(DEFAULT_KIND, "default", "{allowedNamespaces: {list: [elsewhere]}}").await?;
             let kept = identities.get("default").await?;
             let beside = s.start_manager().await?;
             s.owned("other", &s.unmanaged("other", "")).await?;
-            s.await_condition("other", "IdentityReady", "False", "NotAllowed")
-                .await?;
+            s.await_condition("other", "IdentityReady", "False", "NotAllowed").await?;
             let left = identities.get("default").await?;
             assert_eq!((left.uid(), &left.data["spec"]), (kept.uid(), &kept.data["spec"]));
             beside.stop().await?;

@@ -33,8 +33,7 @@ fn machines_without_an_image_launch_the_newest_with_the_name() -> anyhow::Result
         for name in names {
             s.bootstrap_secret(name).await?;
             let yaml = machine(name, "dev", INLINE);
-            s.apply(&yaml.replace(&format!("ami: {{id: {}}}, ", moto::IMAGE_ID), ""))
-                .await?;
+            s.apply(&yaml.replace(&format!("ami: {{id: {}}}, ", moto::IMAGE_ID), "")).await?;
         }
         for name in names {
             let message = s.machine_condition_false(name, "InstanceReady", "NotFound").await?;
@@ -50,10 +49,7 @@ fn machines_without_an_image_launch_the_newest_with_the_name() -> anyhow::Result
         for name in names {
             let ready = s.machine_ready(name).await?;
             assert_eq!(text(&ready, "/status/launch/imageID"), first);
-            assert_eq!(
-                s.launch_of(text(&ready, "/spec/instanceID"))?.parameter("ImageId"),
-                Some(first.as_str())
-            );
+            assert_eq!(s.launch_of(text(&ready, "/spec/instanceID"))?.parameter("ImageId"), Some(first.as_str()));
         }
         let newest = eventually(WITHIN, "a later image", async || {
             let (id, later) = publish(s, "acme-flatcar-v1.36.3-2").await?;
@@ -66,8 +62,7 @@ fn machines_without_an_image_launch_the_newest_with_the_name() -> anyhow::Result
             let name = format!("late-{}", s.machines().await?.len());
             s.bootstrap_secret(&name).await?;
             let yaml = machine(&name, "dev", INLINE);
-            s.apply(&yaml.replace(&format!("ami: {{id: {}}}, ", moto::IMAGE_ID), ""))
-                .await?;
+            s.apply(&yaml.replace(&format!("ami: {{id: {}}}, ", moto::IMAGE_ID), "")).await?;
             let ready = s.machine_ready(&name).await?;
             let used = text(&ready, "/status/launch/imageID").to_owned();
             ensure!(used == newest, "{name} uses {used}, and {newest} is newer");
@@ -108,10 +103,7 @@ mod long_stories {
             for name in names {
                 let ready = s.machine_ready(name).await?;
                 assert_eq!(text(&ready, "/status/launch/imageID"), first);
-                assert_eq!(
-                    s.launch_of(text(&ready, "/spec/instanceID"))?.parameter("ImageId"),
-                    Some(first.as_str())
-                );
+                assert_eq!(s.launch_of(text(&ready, "/spec/instanceID"))?.parameter("ImageId"), Some(first.as_str()));
             }
             let (second, _) = publish(s, "amazon-eks-node-al2023-x86_64-standard-1.36-2").await?;
             s.user.publish_parameter(PARAMETER, &second).await?;

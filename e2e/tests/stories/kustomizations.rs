@@ -15,11 +15,7 @@ fn every_kustomization_can_be_built() -> anyhow::Result<()> {
     ensure!(folders.len() >= 20, "only {folders:?}");
     for folder in folders {
         let objects = kustomize(&folder)?;
-        ensure!(
-            objects.contains("kind: "),
-            "{} has no object: {objects}",
-            folder.display()
-        );
+        ensure!(objects.contains("kind: "), "{} has no object: {objects}", folder.display());
     }
     Ok(())
 }

@@ -76,11 +76,7 @@ fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result
         });
         assert_eq!(at(&plain, "/status/network"), &in_use);
         for field in ["region", "subnets", "securityGroups.all", "vpc"] {
-            assert_eq!(
-                at(&plain, "/status/network/sources")[field],
-                "AWSCluster/dev",
-                "source of {field}"
-            );
+            assert_eq!(at(&plain, "/status/network/sources")[field], "AWSCluster/dev", "source of {field}");
         }
         assert_eq!(text(&plain, "/spec/providerID"), format!("aws:///{}/{id}", zone.name));
         assert_eq!(text(&plain, "/status/failureDomain"), zone.name);
@@ -94,10 +90,7 @@ fn a_plain_machine_gets_safe_defaults_and_records_its_launch() -> anyhow::Result
         ]);
         assert_eq!(at(&plain, "/status/addresses"), &addresses);
         core_follows(s, "plain", &plain).await?;
-        assert_eq!(
-            row(s, "plain").await?,
-            ["plain", "dev", "True", "Ready", &id, "t3.large", &zone.name]
-        );
+        assert_eq!(row(s, "plain").await?, ["plain", "dev", "True", "Ready", &id, "t3.large", &zone.name]);
         Ok(())
     })
 }
@@ -115,12 +108,9 @@ fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
         let slow = s.get(OURS, "AWSMachine", "slow").await?;
         let launch = at(&slow, "/status/launch");
         let launches = s.launches();
-        let [call] = launches.calls() else {
-            panic!("one call: {launches}")
-        };
-        let groups: Vec<_> = (1..)
-            .map_while(|number| call.parameter(&format!("NetworkInterface.1.SecurityGroupId.{number}")))
-            .collect();
+        let [call] = launches.calls() else { panic!("one call: {launches}") };
+        let groups: Vec<_> =
+            (1..).map_while(|number| call.parameter(&format!("NetworkInterface.1.SecurityGroupId.{number}"))).collect();
         let record = json!({
             "phase": "Requested",
             "attempt": 1,
@@ -146,8 +136,7 @@ fn the_launch_record_precedes_the_call() -> anyhow::Result<()> {
 fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> {
     story("refused", async |s| {
         s.cluster("dev").await?;
-        s.machine("locked", "dev", &format!("{INLINE}, sshKeyName: forgotten"))
-            .await?;
+        s.machine("locked", "dev", &format!("{INLINE}, sshKeyName: forgotten")).await?;
         let message = s.machine_condition_false("locked", "InstanceReady", "NotFound").await?;
         assert!(message.contains("forgotten"), "{}", message);
         key_pair(s, "forgotten").await?;
@@ -158,11 +147,7 @@ fn a_refused_launch_is_tried_again_under_the_next_token() -> anyhow::Result<()> 
         let (_, refused) = launches.calls().split_last().context("no call")?;
         assert!(!refused.is_empty(), "{launches}");
         for (attempt, call) in (1..).zip(launches.calls()) {
-            assert_eq!(
-                call.parameter("ClientToken"),
-                Some(format!("{uid}-{attempt}").as_str()),
-                "{launches}"
-            );
+            assert_eq!(call.parameter("ClientToken"), Some(format!("{uid}-{attempt}").as_str()), "{launches}");
         }
         assert!(refused.iter().all(|call| call.error.is_some()), "{launches}");
         assert_eq!(at(&locked, "/status/launch/attempt"), launches.len());
@@ -183,8 +168,7 @@ fn launch_parameters_stay_frozen_when_their_source_changes() -> anyhow::Result<(
 
         let group = &s.network.control_plane_security_group_id;
         let changed = json!({"subnets": [{"id": another}], "securityGroupOverrides": {"node": group}});
-        s.patch(OURS, "AWSCluster", "dev", json!({"spec": {"network": changed}}))
-            .await?;
+        s.patch(OURS, "AWSCluster", "dev", json!({"spec": {"network": changed}})).await?;
         eventually(WITHIN, "the AWSCluster to publish the change", async || {
             let cluster = s.get(OURS, "AWSCluster", "dev").await?;
             let published = at(&cluster, "/status/network/subnets").as_array().map_or(0, Vec::len);
@@ -223,10 +207,7 @@ fn besides_basics<'a>(call: &'a Call, machine: &DynamicObject) -> BTreeMap<&'a s
     for (name, value) in basics {
         assert_eq!(call.parameter(name), Some(value), "{name}");
     }
-    let parameters = call
-        .parameters
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let parameters = call.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     parameters
         .filter(|(name, _)| !basics.iter().any(|(basic, _)| basic == name))
         .filter(|(name, _)| *name != "UserData" && !name.starts_with("TagSpecification."))
@@ -246,21 +227,9 @@ async fn user_data(scenario: &Scenario, instance_id: &str) -> anyhow::Result<Vec
 async fn core_follows(scenario: &Scenario, name: &str, ours: &DynamicObject) -> anyhow::Result<()> {
     eventually(WITHIN, "core to call the Machine Provisioned", async || {
         let machine = scenario.get(CORE, "Machine", name).await?;
-        ensure!(
-            text(&machine, "/status/phase") == "Provisioned",
-            "{}",
-            at(&machine, "/status")
-        );
-        ensure!(
-            at(&machine, "/spec/providerID") == at(ours, "/spec/providerID"),
-            "{}",
-            at(&machine, "/spec")
-        );
-        ensure!(
-            at(&machine, "/status/addresses") == at(ours, "/status/addresses"),
-            "{}",
-            at(&machine, "/status")
-        );
+        ensure!(text(&machine, "/status/phase") == "Provisioned", "{}", at(&machine, "/status"));
+        ensure!(at(&machine, "/spec/providerID") == at(ours, "/spec/providerID"), "{}", at(&machine, "/spec"));
+        ensure!(at(&machine, "/status/addresses") == at(ours, "/status/addresses"), "{}", at(&machine, "/status"));
         ensure!(
             at(&machine, "/status/failureDomain") == at(ours, "/status/failureDomain"),
             "{}",
@@ -274,19 +243,11 @@ async fn core_follows(scenario: &Scenario, name: &str, ours: &DynamicObject) -> 
 /// The cells of `kubectl get awsmachines` before the age.
 async fn row(scenario: &Scenario, name: &str) -> anyhow::Result<Vec<String>> {
     let path = format!("/apis/{OURS}/namespaces/{}/awsmachines/{name}", scenario.namespace());
-    let request = http::Request::get(path)
-        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-        .body(Vec::new())?;
+    let request =
+        http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io").body(Vec::new())?;
     let table: Value = scenario.environment.client().request(request).await?;
-    let cells = table
-        .pointer("/rows/0/cells")
-        .and_then(Value::as_array)
-        .context("no row")?;
-    Ok(cells
-        .iter()
-        .take(7)
-        .map(|cell| cell.as_str().unwrap_or_default().to_owned())
-        .collect())
+    let cells = table.pointer("/rows/0/cells").and_then(Value::as_array).context("no row")?;
+    Ok(cells.iter().take(7).map(|cell| cell.as_str().unwrap_or_default().to_owned()).collect())
 }
 
 async fn key_pair(scenario: &Scenario, name: &str) -> anyhow::Result<()> {
@@ -296,11 +257,7 @@ async fn key_pair(scenario: &Scenario, name: &str) -> anyhow::Result<()> {
 
 async fn instance_profile(scenario: &Scenario, name: &str) -> anyhow::Result<()> {
     let aws = scenario.aws();
-    let form = [
-        ("Action", "CreateInstanceProfile"),
-        ("Version", "2010-05-08"),
-        ("InstanceProfileName", name),
-    ];
+    let form = [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", name)];
     let key = &aws.user_key().access_key_id;
     let (status, answer) = query(aws.url(), key, "us-east-1", "iam", &form).await?;
     ensure!(status == 200, "creating the instance profile: {answer:?}");
@@ -317,10 +274,7 @@ mod long_stories {
             s.cluster("dev").await?;
             key_pair(s, "ops").await?;
             instance_profile(s, "nodes").await?;
-            for group in [
-                &network.control_plane_security_group_id,
-                &network.node_security_group_id,
-            ] {
+            for group in [&network.control_plane_security_group_id, &network.node_security_group_id] {
                 s.user.tag(group, "purpose", "storage").await?;
             }
             let public = &network.zones[1].public_subnet_id;
@@ -362,10 +316,7 @@ mod long_stories {
                 ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
                 // A group that is named twice is attached once.
                 ("NetworkInterface.1.SecurityGroupId.1", &network.node_security_group_id),
-                (
-                    "NetworkInterface.1.SecurityGroupId.2",
-                    &network.control_plane_security_group_id,
-                ),
+                ("NetworkInterface.1.SecurityGroupId.2", &network.control_plane_security_group_id),
                 ("NetworkInterface.1.SubnetId", public),
             ];
             assert_eq!(besides_basics(&call, &whole), expected.into(), "{call}");

@@ -73,11 +73,7 @@ async fn a_program_that_ignores_sigterm_is_killed_with_its_children() -> anyhow:
 #[tokio::test]
 async fn a_killed_program_gets_no_sigterm_first() -> anyhow::Result<()> {
     let directory = Directory::new()?;
-    let program = supervised(
-        &directory,
-        "polite",
-        &["sh", "-c", "trap 'echo goodbye' TERM EXIT; sleep 1000"],
-    )?;
+    let program = supervised(&directory, "polite", &["sh", "-c", "trap 'echo goodbye' TERM EXIT; sleep 1000"])?;
     let log = program.log().to_owned();
     program.kill().await?;
     assert_eq!(std::fs::read_to_string(log)?, "");
@@ -89,18 +85,9 @@ async fn a_killed_program_gets_no_sigterm_first() -> anyhow::Result<()> {
 #[ignore = "a process for its neighbours to end"]
 fn victim() -> anyhow::Result<()> {
     let directory = Directory::new()?;
-    let programs = [
-        supervised(&directory, "polite", POLITE)?,
-        supervised(&directory, "stubborn", STUBBORN)?,
-    ];
-    let ids = programs
-        .each_ref()
-        .map(|program| program.process_id().to_string())
-        .join(" ");
-    std::fs::write(
-        std::env::var(REPORT)?,
-        format!("{} {ids} end", directory.path().display()),
-    )?;
+    let programs = [supervised(&directory, "polite", POLITE)?, supervised(&directory, "stubborn", STUBBORN)?];
+    let ids = programs.each_ref().map(|program| program.process_id().to_string()).join(" ");
+    std::fs::write(std::env::var(REPORT)?, format!("{} {ids} end", directory.path().display()))?;
     // The values are not dropped, like the world of a test binary, which is a static.
     std::mem::forget((directory, programs));
     match std::env::var(ENDING)?.as_str() {
@@ -119,10 +106,7 @@ async fn a_kept_world_outlives_the_program_until_its_stop_file() -> anyhow::Resu
         victim.process.try_wait()?.context("the process still runs")
     });
     assert!(status.await?.success());
-    assert!(
-        !victim.programs.iter().any(|id| is_gone(*id)),
-        "a program of the settled process has ended"
-    );
+    assert!(!victim.programs.iter().any(|id| is_gone(*id)), "a program of the settled process has ended");
     std::fs::write(victim.directory.join("stop"), "")?;
     victim.leaves_nothing().await
 }
@@ -193,16 +177,9 @@ impl Victim {
         let directory = PathBuf::from(words.next().context("an empty report")?);
         let programs: Vec<i32> = words.filter_map(|word| word.parse().ok()).collect();
         if ending == "wait" {
-            ensure!(
-                directory.exists() && !programs.iter().any(|id| is_gone(*id)),
-                "the victim started nothing"
-            );
+            ensure!(directory.exists() && !programs.iter().any(|id| is_gone(*id)), "the victim started nothing");
         }
-        Ok(Self {
-            process,
-            directory,
-            programs,
-        })
+        Ok(Self { process, directory, programs })
     }
 
     async fn leaves_nothing(&mut self) -> anyhow::Result<()> {

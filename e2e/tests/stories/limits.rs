@@ -56,10 +56,8 @@ mod timed_stories {
             assert!(terminations.len() < MACHINES, "many in one call: {terminations}");
             let throttled = journal.matching(|call| call.error.as_deref() == Some("RequestLimitExceeded"));
             assert!(throttled.len() <= 2, "{throttled}");
-            let waited = manager
-                .metrics()
-                .await?
-                .sum("capa_aws_throttle_wait_seconds_count", &[("action", "RunInstances")]);
+            let waited =
+                manager.metrics().await?.sum("capa_aws_throttle_wait_seconds_count", &[("action", "RunInstances")]);
             assert!(waited.is_some_and(|count| count > 0.0), "the rates were never reached");
             Ok(())
         })
@@ -81,10 +79,7 @@ mod timed_stories {
                 scale(s, machines).await?;
                 s.machines_ready_within(machines as usize, 6 * WITHIN).await?;
                 let (took, made) = (began.elapsed(), calls(mark));
-                report(&format!(
-                    "{machines} machines are ready after {took:?}: {:?}",
-                    made.counts()
-                ))?;
+                report(&format!("{machines} machines are ready after {took:?}: {:?}", made.counts()))?;
                 let most = machines as usize * 6 / 5 + 10;
                 ensure!(made.len() <= most, "more than {most} calls: {:?}", made.counts());
                 ensure!(took <= Duration::from_secs(90), "{machines} machines took {took:?}");
@@ -108,11 +103,5 @@ mod timed_stories {
 }
 
 async fn scale(s: &Scenario, replicas: u32) -> anyhow::Result<()> {
-    s.patch(
-        CORE,
-        "MachineDeployment",
-        "workers",
-        json!({"spec": {"replicas": replicas}}),
-    )
-    .await
+    s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": replicas}})).await
 }

@@ -15,9 +15,7 @@ fn the_default_log_tells_what_happened_each_once() -> anyhow::Result<()> {
     run_story(Story::new("told"), async |s| {
         let manager = s.new_manager().flag(FASTER).flag("-v=0");
         let manager = manager.flag("--logging-format=json").start().await?;
-        let misspelt = s
-            .unmanaged("dev", "")
-            .replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
+        let misspelt = s.unmanaged("dev", "").replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
         s.owned("dev", &misspelt).await?;
         s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
         let vpc = json!({"spec": {"network": {"vpc": {"id": s.network.vpc_id}}}});
@@ -54,19 +52,9 @@ fn the_default_log_tells_what_happened_each_once() -> anyhow::Result<()> {
             ensure!(times(&told) >= 1, "no line has {told:?}: {log:#?}");
         }
         let launched = log.iter().find(|line| line["event"] == "SuccessfulCreate");
-        ensure!(
-            launched.context("a launch")?["message"].to_string().contains(&instance),
-            "{log:#?}"
-        );
-        ensure!(
-            log.len() < 40,
-            "{} lines for one cluster and one machine: {log:#?}",
-            log.len()
-        );
-        ensure!(
-            log.iter().all(|line| line["hint"].is_null()),
-            "a permission is missing: {log:#?}"
-        );
+        ensure!(launched.context("a launch")?["message"].to_string().contains(&instance), "{log:#?}");
+        ensure!(log.len() < 40, "{} lines for one cluster and one machine: {log:#?}", log.len());
+        ensure!(log.iter().all(|line| line["hint"].is_null()), "a permission is missing: {log:#?}");
         Ok(())
     })
 }
@@ -80,10 +68,7 @@ fn lines(manager: &Manager) -> anyhow::Result<Vec<Value>> {
             let shown = value.to_string();
             let form = DEBUG_FORMS.iter().find(|form| shown.contains(**form));
             ensure!(form.is_none(), "{field} has a debug form: {line}");
-            ensure!(
-                !field.ends_with("_seconds") || value.is_number(),
-                "{field} is no number: {line}"
-            );
+            ensure!(!field.ends_with("_seconds") || value.is_number(), "{field} is no number: {line}");
         }
         lines.push(parsed);
     }

@@ -14,12 +14,10 @@ fn machines_come_and_go_without_a_trace_on_a_brought_network() -> anyhow::Result
         s.machine_deployment("workers", "dev", 0).await?;
         s.machines_ready(0).await?;
 
-        s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 3}}))
-            .await?;
+        s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 3}})).await?;
         s.machines_ready(3).await?;
 
-        s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 0}}))
-            .await?;
+        s.patch(CORE, "MachineDeployment", "workers", json!({"spec": {"replicas": 0}})).await?;
         eventually(WITHIN, "all AWSMachines to be gone", async || {
             let left = s.machines().await?.len();
             ensure!(left == 0, "{left} are left");

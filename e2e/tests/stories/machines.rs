@@ -87,11 +87,9 @@ impl Scenario {
     ) -> anyhow::Result<()> {
         let api = self.api(api_version, kind).await?;
         for name in names {
-            eventually(within, &format!("{kind} {name} to be gone"), async || {
-                match api.get_opt(name).await? {
-                    None => Ok(()),
-                    Some(object) => anyhow::bail!("its conditions are {}", at(&object, "/status/conditions")),
-                }
+            eventually(within, &format!("{kind} {name} to be gone"), async || match api.get_opt(name).await? {
+                None => Ok(()),
+                Some(object) => anyhow::bail!("its conditions are {}", at(&object, "/status/conditions")),
             })
             .await?;
         }
@@ -101,20 +99,13 @@ impl Scenario {
     /// Waits until the condition `InstanceReady` of a machine that is being deleted has a message with this
     /// text.
     pub(crate) async fn deletion_says(&self, name: &str, expected: &str) -> anyhow::Result<()> {
-        eventually(
-            WITHIN,
-            &format!("the deletion of {name} to say {expected:?}"),
-            async || {
-                let machine = self.get(OURS, "AWSMachine", name).await?;
-                let message = condition_of(&machine, "InstanceReady")?.message;
-                ensure!(
-                    machine.metadata.deletion_timestamp.is_some(),
-                    "the AWSMachine is not being deleted yet"
-                );
-                ensure!(message.contains(expected), "the message is {message:?}");
-                Ok(())
-            },
-        )
+        eventually(WITHIN, &format!("the deletion of {name} to say {expected:?}"), async || {
+            let machine = self.get(OURS, "AWSMachine", name).await?;
+            let message = condition_of(&machine, "InstanceReady")?.message;
+            ensure!(machine.metadata.deletion_timestamp.is_some(), "the AWSMachine is not being deleted yet");
+            ensure!(message.contains(expected), "the message is {message:?}");
+            Ok(())
+        })
         .await
     }
 
@@ -136,15 +127,11 @@ impl Scenario {
         let label = Patch::Merge(json!({"metadata": {"labels": {"seen": before}}}));
         let labelled = api.patch(name, &PatchParams::default(), &label).await?;
         let version: u64 = labelled.resource_version().unwrap_or_default().parse()?;
-        eventually_by_polling(
-            WITHIN,
-            &format!("a pass over version {version} of {name}"),
-            async || {
-                let seen = manager.looked_at("awsmachine", name)?;
-                ensure!(seen.iter().any(|seen| *seen >= version), "it has looked at {seen:?}");
-                Ok(())
-            },
-        )
+        eventually_by_polling(WITHIN, &format!("a pass over version {version} of {name}"), async || {
+            let seen = manager.looked_at("awsmachine", name)?;
+            ensure!(seen.iter().any(|seen| *seen >= version), "it has looked at {seen:?}");
+            Ok(())
+        })
         .await
     }
 
@@ -191,11 +178,7 @@ impl Scenario {
         }
         let others = self.mutating();
         let mut others = others.iter().map(|(action, _)| action.as_str());
-        ensure!(
-            others.all(|action| ["RunInstances", "TerminateInstances"].contains(&action)),
-            "{:?}",
-            self.mutating()
-        );
+        ensure!(others.all(|action| ["RunInstances", "TerminateInstances"].contains(&action)), "{:?}", self.mutating());
         Ok(by_machine.into_values().flat_map(|(_, ids)| ids).cloned().collect())
     }
 
@@ -236,10 +219,7 @@ pub(crate) async fn passes(manager: &Manager) -> anyhow::Result<f64> {
 
 /// The numbers of these Machines or AWSMachines in the three zones, in ascending order.
 pub(crate) fn spread<'a>(machines: impl IntoIterator<Item = &'a DynamicObject>) -> [usize; 3] {
-    let zones: Vec<&str> = machines
-        .into_iter()
-        .map(|machine| text(machine, "/status/failureDomain"))
-        .collect();
+    let zones: Vec<&str> = machines.into_iter().map(|machine| text(machine, "/status/failureDomain")).collect();
     let mut counts = ["a", "b", "c"].map(|letter| {
         let zone = format!("{REGION}{letter}");
         zones.iter().filter(|other| **other == zone).count()
@@ -265,8 +245,5 @@ pub(crate) fn text<'a>(object: &'a DynamicObject, pointer: &str) -> &'a str {
 
 /// The pairs in the form of [`Scenario::mutating`].
 pub(crate) fn counts(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
-    expected
-        .iter()
-        .map(|(action, count)| ((*action).to_owned(), *count))
-        .collect()
+    expected.iter().map(|(action, count)| ((*action).to_owned(), *count)).collect()
 }

@@ -30,12 +30,8 @@ mod long_stories {
             let forgetful = instance_of(&s.machine_ready("forgetful").await?);
 
             // Objects from the time of an earlier schema were not subject to the policies either.
-            let bindings = s
-                .api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
-                .await?;
-            bindings
-                .delete_collection(&DeleteParams::default(), &ListParams::default())
-                .await?;
+            let bindings = s.api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding").await?;
+            bindings.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
             let ours = replace_schema(s, MACHINES, anything()).await?;
             let api = s.api(OURS, "AWSMachine").await?;
             // The object is accepted once the schema has taken effect.
@@ -58,11 +54,7 @@ mod long_stories {
             eventually(WITHIN, "the record of the launch to be restored", async || {
                 let healed = s.get(OURS, "AWSMachine", "forgetful").await?;
                 let ready = objects::condition(&healed, "Ready").context("no condition yet")?;
-                ensure!(
-                    ready.status == "True" && instance_of(&healed) == forgetful,
-                    "{}",
-                    healed.data["status"]
-                );
+                ensure!(ready.status == "True" && instance_of(&healed) == forgetful, "{}", healed.data["status"]);
                 Ok(())
             })
             .await?;
@@ -72,13 +64,8 @@ mod long_stories {
             s.begin_deletion(OURS, "AWSMachine", "unreadable").await?;
             reported(s, "AWSMachine", "spec.ami", "its deletion waits").await?;
             s.delete(CORE, "Machine", "forgetful").await?;
-            let live: Vec<_> = s
-                .user
-                .live_instances()
-                .await?
-                .into_iter()
-                .filter_map(|instance| instance.instance_id)
-                .collect();
+            let live: Vec<_> =
+                s.user.live_instances().await?.into_iter().filter_map(|instance| instance.instance_id).collect();
             assert!(live.contains(&unreadable) && !live.contains(&forgetful), "{live:?}");
             // The changed tags have reached the machine that can be read.
             s.assert_mutating(&[("CreateTags", 1), ("RunInstances", 3), ("TerminateInstances", 1)]);
@@ -88,10 +75,7 @@ mod long_stories {
             let image = json!({"spec": {"ami": {"id": moto::IMAGE_ID}}});
             s.patch(OURS, "AWSMachine", "unreadable", image).await?;
             eventually(WITHIN, "the mended machine to be gone", async || {
-                ensure!(
-                    api.get_opt("unreadable").await?.is_none(),
-                    "the AWSMachine still exists"
-                );
+                ensure!(api.get_opt("unreadable").await?.is_none(), "the AWSMachine still exists");
                 Ok(())
             })
             .await?;
@@ -119,8 +103,7 @@ mod long_stories {
             let domains = json!({"eu-west-1a": {"controlPlane": true}});
             let foreign = json!({"status": {"ready": true, "failureDomains": domains, "conditions": "none"}});
             let api = s.api(OURS, "AWSCluster").await?;
-            api.patch_status("foreign", &PatchParams::default(), &Patch::Merge(foreign))
-                .await?;
+            api.patch_status("foreign", &PatchParams::default(), &Patch::Merge(foreign)).await?;
             replace_schema(s, CLUSTERS, ours).await?;
             wait_until_text_for_a_network_is(s, false).await?;
 
@@ -163,9 +146,7 @@ async fn says_that_no_policy_is_in_force(manager: &Manager) -> anyhow::Result<()
         let log = manager.log()?;
         for policy in meta::ADMISSION_POLICIES {
             let field = format!("policy=\"{policy}\"");
-            let lines = log
-                .lines()
-                .filter(|line| line.contains("WARN") && line.contains(&field));
+            let lines = log.lines().filter(|line| line.contains("WARN") && line.contains(&field));
             let times = lines.count();
             ensure!(times == 1, "{times} lines name {policy}");
         }
@@ -183,13 +164,9 @@ async fn reported(scenario: &Scenario, kind: &str, field: &str, consequence: &st
             let about = &event.data["regarding"];
             about["kind"] == kind && about["name"] == "unreadable" && event.data["reason"] == "InvalidSpec"
         };
-        let notes = events
-            .iter()
-            .filter(about)
-            .filter_map(|event| event.data["note"].as_str());
-        let matching: Vec<_> = notes
-            .filter(|note| note.contains(&format!("{field}: expected ")) && note.contains(consequence))
-            .collect();
+        let notes = events.iter().filter(about).filter_map(|event| event.data["note"].as_str());
+        let matching: Vec<_> =
+            notes.filter(|note| note.contains(&format!("{field}: expected ")) && note.contains(consequence)).collect();
         ensure!(matching.len() == 1, "{matching:?} among {}", events.len());
         Ok(())
     })
@@ -198,10 +175,7 @@ async fn reported(scenario: &Scenario, kind: &str, field: &str, consequence: &st
 
 /// The instance in a machine's status.
 fn instance_of(machine: &DynamicObject) -> String {
-    let id = machine
-        .data
-        .pointer("/status/launch/instanceID")
-        .or_else(|| machine.data.pointer("/spec/instanceID"));
+    let id = machine.data.pointer("/status/launch/instanceID").or_else(|| machine.data.pointer("/spec/instanceID"));
     id.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
@@ -212,9 +186,7 @@ fn anything() -> Value {
 
 /// Replaces the schema of a kind, and returns the former one.
 async fn replace_schema(scenario: &Scenario, definition: &str, schema: Value) -> anyhow::Result<Value> {
-    let api = scenario
-        .api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        .await?;
+    let api = scenario.api("apiextensions.k8s.io/v1", "CustomResourceDefinition").await?;
     let mut changed = api.get(definition).await?;
     let place = changed.data.pointer_mut(SCHEMA).context("no schema")?;
     let former = std::mem::replace(place, schema);
@@ -227,10 +199,7 @@ async fn wait_until_text_for_a_network_is(scenario: &Scenario, accepted: bool) -
     let api = scenario.api(OURS, "AWSCluster").await?;
     let mut probe = objects::parse(&scenario.unmanaged("probe", ""))?.remove(0);
     probe.data["spec"]["network"] = "none".into();
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     eventually(WITHIN, "the schema to take effect", async || {
         let answer = api.create(&dry_run, &probe).await;
         ensure!(answer.is_ok() == accepted, "the answer is {answer:?}");

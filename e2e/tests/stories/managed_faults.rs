@@ -97,43 +97,31 @@ mod long_stories {
 
     #[test]
     fn a_network_survives_answers_lost_by_each_action() -> anyhow::Result<()> {
-        survives("faults-answer", Trouble::EachAttempt, |action| {
-            Fault::on(action).dropped_after_effect()
-        })
+        survives("faults-answer", Trouble::EachAttempt, |action| Fault::on(action).dropped_after_effect())
     }
 
     #[test]
     fn a_network_survives_requests_lost_by_each_action() -> anyhow::Result<()> {
-        survives("faults-request", Trouble::EachAttempt, |action| {
-            Fault::on(action).dropped_before_effect()
-        })
+        survives("faults-request", Trouble::EachAttempt, |action| Fault::on(action).dropped_before_effect())
     }
 
     #[test]
     fn a_network_survives_a_throttle_of_each_action() -> anyhow::Result<()> {
-        survives("faults-throttle", Trouble::Once, |action| {
-            Fault::on(action).error("RequestLimitExceeded")
-        })
+        survives("faults-throttle", Trouble::Once, |action| Fault::on(action).error("RequestLimitExceeded"))
     }
 
     #[test]
     fn a_network_survives_a_refusal_of_each_action() -> anyhow::Result<()> {
-        survives("faults-refusal", Trouble::Once, |action| {
-            Fault::on(action).error("UnauthorizedOperation")
-        })
+        survives("faults-refusal", Trouble::Once, |action| Fault::on(action).error("UnauthorizedOperation"))
     }
 
     #[test]
     fn a_network_survives_a_crash_after_each_action() -> anyhow::Result<()> {
-        survives("faults-crash-after", Trouble::Kill, |action| {
-            Fault::on(action).delay(HELD)
-        })
+        survives("faults-crash-after", Trouble::Kill, |action| Fault::on(action).delay(HELD))
     }
 
     #[test]
     fn a_network_survives_a_crash_before_each_action() -> anyhow::Result<()> {
-        survives("faults-crash-before", Trouble::Kill, |action| {
-            Fault::on(action).delay(HELD).dropped_before_effect()
-        })
+        survives("faults-crash-before", Trouble::Kill, |action| Fault::on(action).delay(HELD).dropped_before_effect())
     }
 }

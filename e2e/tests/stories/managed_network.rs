@@ -52,9 +52,7 @@ async fn tag(s: &Scenario, vpc: &str, arn: &str, key: &str) -> anyhow::Result<[O
     let of_vpc = of_vpc.find(|tag| tag.key() == Some(key)).and_then(|tag| tag.value());
     let network = s.user.elbv2().describe_tags().resource_arns(arn).send().await?;
     let mut of_network = network.tag_descriptions().iter().flat_map(Described::tags);
-    let of_network = of_network
-        .find(|tag| tag.key() == Some(key))
-        .and_then(|tag| tag.value());
+    let of_network = of_network.find(|tag| tag.key() == Some(key)).and_then(|tag| tag.value());
     let classic = s.user.classic().describe_tags().load_balancer_names(CLASSIC).send();
     let classic = classic.await?;
     let mut of_classic = classic.tag_descriptions().iter().flat_map(TagDescription::tags);
@@ -90,12 +88,7 @@ fn is_planned(s: &Scenario) -> anyhow::Result<()> {
     let live = ["cluster", "dev", "--namespace", s.namespace()];
     let (code, said) = plan(s, &live, "")?;
     ensure!(code == 0 && said.contains("No changes"), "{code}: {said}");
-    let first = managed()
-        .split(", secondaryControlPlaneLoadBalancer")
-        .next()
-        .context("a spec")?
-        .to_owned()
-        + "}}";
+    let first = managed().split(", secondaryControlPlaneLoadBalancer").next().context("a spec")?.to_owned() + "}}";
     let (code, said) = plan(s, &[&live[..], &["--file", "-"]].concat(), &first)?;
     ensure!(code == 2 && said.contains(": DeleteLoadBalancer "), "{code}: {said}");
     let directory = tempfile::tempdir()?;
@@ -142,10 +135,7 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
     story("managed-network", async |s| {
         let before = s.user.dump().await?;
         let (code, said) = plan(s, &["--file", "-"], &managed())?;
-        ensure!(
-            code == 2 && said.contains("CreateVpc cidrBlock: 10.0.0.0/16"),
-            "{code}: {said}"
-        );
+        ensure!(code == 2 && said.contains("CreateVpc cidrBlock: 10.0.0.0/16"), "{code}: {said}");
         let lost = s.aws().fault(Fault::on("CreateVpc").dropped_after_effect());
         s.owned("dev", &managed()).await?;
         eventually(WITHIN, "the VPC of the lost answer", async || {
@@ -154,12 +144,8 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         })
         .await?;
         lost.lift();
-        let lost = [
-            ("CreateNatGateway", 1),
-            ("CreateLoadBalancer", 2),
-            ("CreateTargetGroup", 1),
-            ("CreateListener", 1),
-        ];
+        let lost =
+            [("CreateNatGateway", 1), ("CreateLoadBalancer", 2), ("CreateTargetGroup", 1), ("CreateListener", 1)];
         let lost = lost.map(|(action, times)| s.aws().fault(Fault::on(action).dropped_after_effect().times(times)));
         is_complete(s).await?;
         for fault in lost {
@@ -167,9 +153,7 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         }
         s.infrastructure_provisioned("dev").await?;
         is_planned(s)?;
-        let [vpc] = &vpcs(s).await?[..] else {
-            anyhow::bail!("more than one VPC")
-        };
+        let [vpc] = &vpcs(s).await?[..] else { anyhow::bail!("more than one VPC") };
         let id = vpc.vpc_id().context("a VPC with an id")?;
         is_drawn(s, id).await?;
         let gateways = s.user.ec2().describe_nat_gateways().filter(of_vpc(id)).send().await?;
@@ -182,17 +166,9 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         let route = s.user.ec2().delete_route().route_table_id(&table);
         route.destination_cidr_block(ANYWHERE).send().await?;
         let balancers = s.user.elbv2().describe_load_balancers().send().await?;
-        let [balancer] = balancers.load_balancers() else {
-            anyhow::bail!("one load balancer: {balancers:?}")
-        };
+        let [balancer] = balancers.load_balancers() else { anyhow::bail!("one load balancer: {balancers:?}") };
         let arn = balancer.load_balancer_arn().context("an ARN")?;
-        let listeners = s
-            .user
-            .elbv2()
-            .describe_listeners()
-            .load_balancer_arn(arn)
-            .send()
-            .await?;
+        let listeners = s.user.elbv2().describe_listeners().load_balancer_arn(arn).send().await?;
         ensure!(listeners.listeners().len() == 2, "two listeners: {listeners:?}");
         let listener = listeners.listeners()[0].listener_arn().context("an ARN")?;
         s.user.elbv2().delete_listener().listener_arn(listener).send().await?;
@@ -211,13 +187,7 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         })
         .await?;
         eventually(WITHIN, "the default route to be there again", async || {
-            let tables = s
-                .user
-                .ec2()
-                .describe_route_tables()
-                .route_table_ids(&table)
-                .send()
-                .await?;
+            let tables = s.user.ec2().describe_route_tables().route_table_ids(&table).send().await?;
             let mut routes = tables.route_tables().iter().flat_map(RouteTable::routes);
             let is_default = |route: &Route| route.destination_cidr_block() == Some(ANYWHERE);
             ensure!(routes.any(is_default), "it is not there");
@@ -225,13 +195,7 @@ fn the_network_of_a_managed_cluster_is_created_repaired_and_deleted() -> anyhow:
         })
         .await?;
         eventually(WITHIN, "the listener to be there again", async || {
-            let listeners = s
-                .user
-                .elbv2()
-                .describe_listeners()
-                .load_balancer_arn(arn)
-                .send()
-                .await?;
+            let listeners = s.user.elbv2().describe_listeners().load_balancer_arn(arn).send().await?;
             ensure!(listeners.listeners().len() == 2, "{listeners:?}");
             Ok(())
         })
@@ -279,11 +243,7 @@ fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()
             s.infrastructure_provisioned(name).await?;
         }
         let own = async || -> anyhow::Result<Vec<String>> {
-            let groups = s
-                .user
-                .ec2()
-                .describe_security_groups()
-                .filters(of_vpc(&s.network.vpc_id));
+            let groups = s.user.ec2().describe_security_groups().filters(of_vpc(&s.network.vpc_id));
             let groups = groups.send().await?.security_groups.unwrap_or_default().into_iter();
             let names = groups.filter_map(|group| group.group_name);
             Ok(names.filter(|name| name.starts_with("one")).collect())
@@ -292,10 +252,7 @@ fn clusters_in_one_vpc_of_the_user_leave_each_other_alone() -> anyhow::Result<()
         s.delete(CORE, "Cluster", "one").await?;
         s.gone(OURS, "AWSCluster", &["one"]).await?;
         let left = own().await?;
-        ensure!(
-            left.len() == 4 && left.iter().all(|name| name.starts_with("one-2-")),
-            "{left:?}"
-        );
+        ensure!(left.len() == 4 && left.iter().all(|name| name.starts_with("one-2-")), "{left:?}");
         s.await_condition("one-2", "LoadBalancerReady", "True", "Ready").await?;
         s.delete(CORE, "Cluster", "one-2").await?;
         s.gone(OURS, "AWSCluster", &["one-2"]).await?;
@@ -320,9 +277,7 @@ mod long_stories {
     /// The VPC of the cluster and its subnets in the form in which CAPA writes them into the spec.
     async fn recorded(s: &Scenario) -> anyhow::Result<Value> {
         let vpcs = vpcs(s).await?;
-        let [vpc] = &vpcs[..] else {
-            anyhow::bail!("one VPC: {vpcs:?}")
-        };
+        let [vpc] = &vpcs[..] else { anyhow::bail!("one VPC: {vpcs:?}") };
         let id = vpc.vpc_id().context("a VPC with an id")?;
         let described = s.user.ec2().describe_subnets().filters(of_vpc(id)).send().await?;
         let subnets = described.subnets().iter().map(|subnet| {
@@ -347,9 +302,7 @@ mod long_stories {
     async fn left_interface(s: &Scenario, subnet: &str) -> anyhow::Result<String> {
         let create = s.user.ec2().create_network_interface().subnet_id(subnet);
         let created = create.description("aws-K8S-i-0123456789abcdef0").send().await?;
-        let interface = created
-            .network_interface()
-            .and_then(NetworkInterface::network_interface_id);
+        let interface = created.network_interface().and_then(NetworkInterface::network_interface_id);
         Ok(interface.context("an interface with an id")?.to_owned())
     }
 

@@ -20,16 +20,9 @@ fn the_manager_becomes_ready_and_ends_under_its_own_permissions() -> anyhow::Res
         manager.ready().await?;
         let log = manager.log()?;
         assert!(!log.to_lowercase().contains("forbidden"), "{log}");
-        assert!(
-            !log.contains(&environment.aws().key().secret_access_key),
-            "the log has the secret key"
-        );
+        assert!(!log.contains(&environment.aws().key().secret_access_key), "the log has the secret key");
         manager.stop().await?;
-        assert!(
-            environment.aws().journal().is_empty(),
-            "{}",
-            environment.aws().journal()
-        );
+        assert!(environment.aws().journal().is_empty(), "{}", environment.aws().journal());
         Ok(())
     })
 }
@@ -69,9 +62,7 @@ fn a_manager_with_invalid_flags_ends_with_the_reason() -> anyhow::Result<()> {
             let ended = environment.new_manager().flag(flag).start().await.err();
             let error = format!("{:#}", ended.with_context(|| format!("{flag} was accepted"))?);
             assert!(error.contains("exit status") && error.contains(says), "{flag}: {error}");
-            let told = error
-                .lines()
-                .filter(|line| line.contains("ERROR") || line.contains("capa-rs:"));
+            let told = error.lines().filter(|line| line.contains("ERROR") || line.contains("capa-rs:"));
             assert!(told.count() <= 1, "{flag}: {error}");
         }
         Ok(())
@@ -96,10 +87,7 @@ fn log_lines_of_a_pass_tell_its_object_and_pass() -> anyhow::Result<()> {
                 ensure!(line["took_seconds"].is_number() && line["why"].is_string(), "{line}");
             }
             if line["controller"] == "awscluster" && line["cluster"] == "dev" {
-                assert_eq!(
-                    (&line["namespace"], &line["name"]),
-                    (&s.namespace().into(), &"dev".into())
-                );
+                assert_eq!((&line["namespace"], &line["name"]), (&s.namespace().into(), &"dev".into()));
                 passes.insert(line["reconcile_id"].as_str().context("no reconcile_id")?.to_owned());
             }
         }
@@ -115,16 +103,8 @@ mod long_stories {
     fn a_manager_beside_definitions_of_another_release_does_not_start() -> anyhow::Result<()> {
         run_story(Story::new("definitions").in_its_own_world(&[]), async |s| {
             for (api_version, kind, name) in [
-                (
-                    "apiextensions.k8s.io/v1",
-                    "CustomResourceDefinition",
-                    "awsmachines.infrastructure.cluster.x-k8s.io",
-                ),
-                (
-                    "admissionregistration.k8s.io/v1",
-                    "ValidatingAdmissionPolicy",
-                    "capa-rs-machine-immutable",
-                ),
+                ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "awsmachines.infrastructure.cluster.x-k8s.io"),
+                ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "capa-rs-machine-immutable"),
             ] {
                 let mark = |hash: &str| json!({"metadata": {"annotations": {DEFINITION_ANNOTATION: hash}}});
                 let installed = s.get(api_version, kind, name).await?;
@@ -132,12 +112,8 @@ mod long_stories {
                 s.patch(api_version, kind, name, mark("another")).await?;
                 let ended = s.new_manager().start().await.err().context("the manager has started")?;
                 let error = format!("{ended:#}");
-                ensure!(
-                    error.contains("exit status") && error.contains(&format!("{kind} {name}")),
-                    "{error}"
-                );
-                s.patch(api_version, kind, name, mark(&ours.context("no annotation")?))
-                    .await?;
+                ensure!(error.contains("exit status") && error.contains(&format!("{kind} {name}")), "{error}");
+                s.patch(api_version, kind, name, mark(&ours.context("no annotation")?)).await?;
             }
             s.start_manager().await.map(drop)
         })
@@ -147,9 +123,6 @@ mod long_stories {
 /// Fails unless the manager leads, or does not, as expected.
 pub(crate) async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {
     let status = manager.metrics().await?.sum("leader_election_master_status", &[]);
-    ensure!(
-        status == Some(f64::from(u8::from(expected))),
-        "leader_election_master_status is {status:?}"
-    );
+    ensure!(status == Some(f64::from(u8::from(expected))), "leader_election_master_status is {status:?}");
     Ok(())
 }

@@ -63,20 +63,11 @@ fn check(s: &Scenario, kubeconfig: &Value, more: &[&str]) -> anyhow::Result<capa
 /// The rules that the API server of a kubeconfig breaks.
 fn findings(s: &Scenario, kubeconfig: &Value) -> anyhow::Result<Vec<String>> {
     let checked = check(s, kubeconfig, &["-o", "json"])?;
-    ensure!(
-        checked.code == 1,
-        "{}: {}{}",
-        checked.code,
-        checked.printed,
-        checked.errors
-    );
+    ensure!(checked.code == 1, "{}: {}{}", checked.code, checked.printed, checked.errors);
     let report: Value = serde_json::from_str(&checked.printed)?;
     let findings = report["findings"].as_array().context("findings")?;
     for finding in findings {
         ensure!(!finding["fix"].as_str().unwrap_or_default().is_empty(), "{finding}");
     }
-    Ok(findings
-        .iter()
-        .map(|finding| finding["rule"].as_str().unwrap_or_default().to_owned())
-        .collect())
+    Ok(findings.iter().map(|finding| finding["rule"].as_str().unwrap_or_default().to_owned()).collect())
 }

@@ -38,10 +38,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
         .await?;
         let documented = documented()?;
         let types = |families: &Families| -> BTreeMap<String, String> {
-            families
-                .iter()
-                .map(|(name, (kind, _))| (name.clone(), kind.clone()))
-                .collect()
+            families.iter().map(|(name, (kind, _))| (name.clone(), kind.clone())).collect()
         };
         let served = served(&text)?;
         let mut expected = types(&documented);
@@ -49,10 +46,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
         assert_eq!(types(&served), expected, "name and type of each metric");
         for (name, (_, labels)) in served {
             let (_, documented) = &documented[&name];
-            assert!(
-                labels.is_empty() || labels == *documented,
-                "{name} has the labels {labels:?}"
-            );
+            assert!(labels.is_empty() || labels == *documented, "{name} has the labels {labels:?}");
         }
 
         for object in ["dev", "counted", s.namespace()] {
@@ -66,11 +60,7 @@ fn a_manager_at_work_serves_exactly_the_documented_metrics() -> anyhow::Result<(
 fn metrics_are_served_with_tls_to_authorized_readers_only() -> anyhow::Result<()> {
     run_story(Story::new("scrape"), async |s| {
         let environment = &s.environment;
-        let manager = environment
-            .new_manager()
-            .flag("--insecure-diagnostics=false")
-            .start()
-            .await?;
+        let manager = environment.new_manager().flag("--insecure-diagnostics=false").start().await?;
         let namespace = environment.namespace();
         for name in ["reader", "stranger"] {
             let account = format!("{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}}}}}");
@@ -94,10 +84,9 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
 
         let (reader, stranger) = (token(s, "reader").await?, token(s, "stranger").await?);
         let address = manager.diagnostics();
-        let text = eventually_by_polling(WITHIN, "the reader to be known as one", async || {
-            scrape(address, &reader).await
-        })
-        .await?;
+        let text =
+            eventually_by_polling(WITHIN, "the reader to be known as one", async || scrape(address, &reader).await)
+                .await?;
         assert!(text.contains("controller_runtime_max_concurrent_reconciles"), "{text}");
         for (token, says) in [(stranger.as_str(), "403"), ("made-up", "401")] {
             let refused = scrape(address, token).await.err().context("metrics for a stranger")?;
@@ -105,10 +94,7 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
         }
         assert!(manager.metrics().await.is_err(), "plain HTTP");
         let log = manager.log()?;
-        assert!(
-            !log.contains(&reader) && !log.contains(&stranger),
-            "a token is in the log"
-        );
+        assert!(!log.contains(&reader) && !log.contains(&stranger), "a token is in the log");
         manager.stop().await?;
         for kind in ["ClusterRoleBinding", "ClusterRole"] {
             let api = "rbac.authorization.k8s.io/v1";
@@ -130,22 +116,13 @@ fn counts_one_ready_machine(metrics: &Metrics) -> anyhow::Result<()> {
     is("capa_machines", &[("phase", "running")], 1.0)?;
     is("capa_machines", &[], 1.0)?;
     for kind in ["AWSCluster", "AWSMachine"] {
-        let ready = [
-            ("kind", kind),
-            ("condition", "Ready"),
-            ("status", "True"),
-            ("reason", "Ready"),
-        ];
+        let ready = [("kind", kind), ("condition", "Ready"), ("status", "True"), ("reason", "Ready")];
         is("capa_objects", &ready, 1.0)?;
         is("capa_objects", &ready[..2], 1.0)?;
     }
     is("capa_build_info", &[], 1.0)?;
     is("leader_election_master_status", &[], 1.0)?;
-    let launched = [
-        ("controller", "awsmachine"),
-        ("operation", "RunInstances"),
-        ("error_code", ""),
-    ];
+    let launched = [("controller", "awsmachine"), ("operation", "RunInstances"), ("error_code", "")];
     is("aws_api_requests_total", &launched, 1.0)?;
     is("aws_api_call_retries_sum", &launched[..2], 0.0)?;
     let age = metrics.sum("capa_instance_store_age_seconds", &[]);
@@ -156,9 +133,7 @@ fn counts_one_ready_machine(metrics: &Metrics) -> anyhow::Result<()> {
 /// The rows of the table in the documentation.
 fn documented() -> anyhow::Result<Families> {
     // The other table lists alerts.
-    let rows = DOCUMENT
-        .lines()
-        .filter(|line| line.starts_with("| `") && !line.starts_with("| `Capa"));
+    let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `") && !line.starts_with("| `Capa"));
     rows.map(|row| {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         let [name, kind, labels, _] = cells.as_slice() else {
@@ -176,11 +151,7 @@ fn served(text: &str) -> anyhow::Result<Families> {
     let mut families = Families::new();
     for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').context("a metric without a type")?;
-        let name = if kind == "counter" {
-            format!("{name}_total")
-        } else {
-            name.to_owned()
-        };
+        let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
         let samples = Metrics::parse(text);
         let suffix = if kind == "histogram" { "_count" } else { "" };
         let labels = samples.labels(&format!("{name}{suffix}"));
@@ -191,13 +162,8 @@ fn served(text: &str) -> anyhow::Result<Families> {
 
 async fn token(scenario: &Scenario, account: &str) -> anyhow::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(scenario.environment.client(), scenario.namespace());
-    let request = TokenRequest {
-        spec: TokenRequestSpec::default(),
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await?;
+    let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
     Ok(answer.status.context("no token was granted")?.token)
 }
 
@@ -205,10 +171,7 @@ async fn token(scenario: &Scenario, account: &str) -> anyhow::Result<String> {
 async fn scrape(address: &str, token: &str) -> anyhow::Result<String> {
     let mut config = Config::new(format!("https://{address}").parse()?);
     config.accept_invalid_certs = true;
-    config.auth_info = AuthInfo {
-        token: Some(token.to_owned().into()),
-        ..AuthInfo::default()
-    };
+    config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
     let request = http::Request::get("/metrics").body(Vec::new())?;
     Ok(Client::try_from(config)?.request_text(request).await?)
 }

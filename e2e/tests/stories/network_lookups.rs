@@ -39,12 +39,7 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
             Wrong {
                 patch: with(json!({"id": NO_SUBNET})),
                 reason: "NotFound",
-                says: vec![
-                    NO_SUBNET.into(),
-                    REGION.into(),
-                    account.into(),
-                    "spec.network.subnets".into(),
-                ],
+                says: vec![NO_SUBNET.into(), REGION.into(), account.into(), "spec.network.subnets".into()],
                 usable: true,
             },
             Wrong {
@@ -62,12 +57,7 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
             Wrong {
                 patch: with(json!({"id": own, "availabilityZone": "eu-west-1f"})),
                 reason: "Conflict",
-                says: vec![
-                    own.clone(),
-                    "eu-west-1a".into(),
-                    "eu-west-1f".into(),
-                    "availabilityZone".into(),
-                ],
+                says: vec![own.clone(), "eu-west-1a".into(), "eu-west-1f".into(), "availabilityZone".into()],
                 usable: true,
             },
             Wrong {
@@ -107,10 +97,7 @@ fn a_wrong_network_is_named_with_its_fix_and_mended_in_the_spec() -> anyhow::Res
             assert_eq!(status["initialization"]["provisioned"], true, "never taken back");
             let published = status["network"].to_string();
             for part in [NO_SUBNET, NO_GROUP, foreign, &elsewhere.node_security_group_id] {
-                assert!(
-                    !published.contains(part),
-                    "nothing is launched into {part}: {published}"
-                );
+                assert!(!published.contains(part), "nothing is launched into {part}: {published}");
             }
             let mended = json!({"spec": {"network": right["spec"]["network"]}});
             s.change("dev", mended).await?;
@@ -140,8 +127,7 @@ fn a_template_with_a_network_makes_a_bare_cluster_ready() -> anyhow::Result<()> 
         for part in ["declares no subnet", "declares no security group"] {
             assert!(message.contains(part), "{message}");
         }
-        s.await_condition("dev", "NetworkReady", "True", "NothingDeclared")
-            .await?;
+        s.await_condition("dev", "NetworkReady", "True", "NothingDeclared").await?;
 
         // Cluster API makes the Cluster an owner of the templates of its machines.
         let cluster = s.get(CORE, "Cluster", "dev").await?.metadata.uid;
@@ -167,24 +153,16 @@ fn a_known_network_stays_published_while_lookups_fail() -> anyhow::Result<()> {
         s.aws().revoke(key);
         s.manager().kill().await?;
         s.start_manager().await?;
-        let message = s
-            .await_condition("dev", "IdentityReady", "False", "CredentialsFailed")
-            .await?;
+        let message = s.await_condition("dev", "IdentityReady", "False", "CredentialsFailed").await?;
         assert!(message.contains("InvalidClientTokenId"), "{message}");
         s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
 
         let tags = json!({"spec": {"additionalTags": {"cost-centre": "42"}}});
         s.change("dev", tags).await?;
-        s.await_condition("dev", "NetworkReady", "False", "Unauthorized")
-            .await?;
+        s.await_condition("dev", "NetworkReady", "False", "Unauthorized").await?;
         let status = s.aws_cluster("dev").await?.data["status"].take();
         assert_eq!(status["network"]["additionalTags"], json!({"cost-centre": "42"}));
-        for field in [
-            "/failureDomains",
-            "/network/subnets",
-            "/network/vpc",
-            "/network/securityGroups",
-        ] {
+        for field in ["/failureDomains", "/network/subnets", "/network/vpc", "/network/securityGroups"] {
             assert_eq!(status.pointer(field), known.pointer(field), "{field}");
         }
         s.await_condition("dev", "Ready", "True", "CredentialsFailed").await?;

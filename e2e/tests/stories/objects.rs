@@ -14,17 +14,12 @@ fn an_object_is_recorded_then_stored_and_deleted_at_last() -> anyhow::Result<()>
         let bucket = s.cluster_with_bucket("dev").await?;
         let denied = s.aws().fault(Fault::on("PutObject").error("AccessDenied"));
         s.ignition_machine("one", "dev").await?;
-        let message = s
-            .machine_condition_false("one", "BootstrapDataReady", "Unauthorized")
-            .await?;
+        let message = s.machine_condition_false("one", "BootstrapDataReady", "Unauthorized").await?;
         let recorded = s.get(OURS, "AWSMachine", "one").await?;
         let key = text(&recorded, "/status/bootstrapObject/key").to_owned();
         let uid = recorded.metadata.uid.unwrap_or_default();
         assert_eq!(key, format!("node/{uid}"));
-        assert!(
-            message.contains(&format!("{key} in the S3 bucket {bucket}")),
-            "{message}"
-        );
+        assert!(message.contains(&format!("{key} in the S3 bucket {bucket}")), "{message}");
         assert!(s.launches().is_empty(), "{}", s.launches());
         denied.lift();
 
@@ -58,8 +53,7 @@ impl Scenario {
     /// A machine without `spec.ignition`, whose bootstrap data is for Ignition.
     async fn ignition_machine(&self, name: &str, cluster: &str) -> anyhow::Result<()> {
         let data = fixtures::bootstrap_secret(name, "{}");
-        self.apply(&data.replace("format: cloud-config", "format: ignition"))
-            .await?;
+        self.apply(&data.replace("format: cloud-config", "format: ignition")).await?;
         self.apply(&machine(name, cluster, "publicIP: false")).await
     }
 }
@@ -92,16 +86,12 @@ mod long_stories {
         story("objects-awaited", async |s| {
             s.cluster("dev").await?;
             s.ignition_machine("one", "dev").await?;
-            let message = s
-                .machine_condition_false("one", "BootstrapDataReady", "StorageNotSupported")
-                .await?;
+            let message = s.machine_condition_false("one", "BootstrapDataReady", "StorageNotSupported").await?;
             assert!(message.contains("set spec.s3Bucket"), "{message}");
             let bucket = s.bucket().await?;
             let named = json!({"spec": {"s3Bucket": {"name": bucket, "presignedURLDuration": "8 days"}}});
             s.patch(OURS, "AWSCluster", "dev", named).await?;
-            let message = s
-                .machine_condition_false("one", "BootstrapDataReady", "InvalidSpec")
-                .await?;
+            let message = s.machine_condition_false("one", "BootstrapDataReady", "InvalidSpec").await?;
             assert!(message.contains("presignedURLDuration"), "{message}");
             let mended = json!({"spec": {"s3Bucket": {"presignedURLDuration": "168h"}}});
             s.patch(OURS, "AWSCluster", "dev", mended).await?;

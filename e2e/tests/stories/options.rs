@@ -14,10 +14,7 @@ const OPTIONS: [(&str, &[(&str, &str)]); 5] = [
         &[
             ("InstanceMarketOptions.MarketType", "spot"),
             ("InstanceMarketOptions.SpotOptions.MaxPrice", "0.05"),
-            (
-                "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior",
-                "terminate",
-            ),
+            ("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate"),
         ],
     ),
     (
@@ -33,10 +30,7 @@ const OPTIONS: [(&str, &[(&str, &str)]); 5] = [
     ),
     (
         "cpuOptions: {confidentialCompute: AMDEncryptedVirtualizationNestedPaging}, networkInterfaceType: efa",
-        &[
-            ("CpuOptions.AmdSevSnp", "enabled"),
-            ("NetworkInterface.1.InterfaceType", "efa"),
-        ],
+        &[("CpuOptions.AmdSevSnp", "enabled"), ("NetworkInterface.1.InterfaceType", "efa")],
     ),
     (
         "assignPrimaryIPv6: enabled, privateDnsName: {hostnameType: resource-name, enableResourceNameDnsARecord: true}",
@@ -97,10 +91,7 @@ mod long_stories {
             let ready = s.machine_ready("one").await?;
             assert_eq!(text(&ready, "/status/network/subnetID"), subnet);
             let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
-            assert_eq!(
-                launch.parameter("NetworkInterface.1.NetworkInterfaceId"),
-                Some(id.as_str())
-            );
+            assert_eq!(launch.parameter("NetworkInterface.1.NetworkInterfaceId"), Some(id.as_str()));
             assert_eq!(launch.parameter("NetworkInterface.1.SecurityGroupId.1"), None);
 
             s.machine("two", "dev", &brought).await?;
@@ -112,10 +103,7 @@ mod long_stories {
             }
             let described = s.user.ec2().describe_network_interfaces().network_interface_ids(&id);
             let described = described.send().await?;
-            let interface = described
-                .network_interfaces()
-                .first()
-                .context("the interface is there")?;
+            let interface = described.network_interfaces().first().context("the interface is there")?;
             let groups: Vec<_> = interface.groups().iter().filter_map(|group| group.group_id()).collect();
             assert_eq!(groups, [&s.network.node_security_group_id]);
             assert!(interface.tag_set().is_empty(), "{:?}", interface.tag_set());

@@ -46,9 +46,7 @@ impl Scenario {
     async fn plant_own(&self, id: &str, name: &str) -> anyhow::Result<()> {
         let machine = format!("{}/{name}", self.namespace());
         self.plant(id, "dev", &machine).await?;
-        self.user
-            .tag(id, MANAGEMENT_CLUSTER, &self.management_cluster().await?)
-            .await
+        self.user.tag(id, MANAGEMENT_CLUSTER, &self.management_cluster().await?).await
     }
 
     /// Applies an AWSMachine that a tenant has made by hand, with our finalizer and an owner reference.
@@ -164,10 +162,7 @@ fn a_backup_under_new_uids_adopts_what_its_specs_name() -> anyhow::Result<()> {
             remove_by_force(s, OURS, "AWSMachine", name).await?;
         }
 
-        let ids = format!(
-            "{INLINE}, providerID: '{}', instanceID: {named_id}",
-            text(&named, "/spec/providerID")
-        );
+        let ids = format!("{INLINE}, providerID: '{}', instanceID: {named_id}", text(&named, "/spec/providerID"));
         s.machine("named", "dev", &ids).await?;
         s.machine("unnamed", "dev", INLINE).await?;
         s.start_manager().await?;
@@ -178,11 +173,7 @@ fn a_backup_under_new_uids_adopts_what_its_specs_name() -> anyhow::Result<()> {
         s.answer("unnamed", &unnamed_id).await?;
         let adopted = s.machine_ready("unnamed").await?;
         assert_eq!(instance_of(&adopted), unnamed_id);
-        assert!(
-            !adopted.annotations().contains_key(ADOPT),
-            "{:?}",
-            adopted.annotations()
-        );
+        assert!(!adopted.annotations().contains_key(ADOPT), "{:?}", adopted.annotations());
         assert_eq!(s.launches().len(), machines.len(), "{}", s.launches());
 
         for name in machines {
@@ -214,9 +205,7 @@ mod long_stories {
             let ids = json!({"providerID": text(&original, "/spec/providerID"), "instanceID": id});
             s.forge("with-ids", owner.clone(), ids).await?;
             s.forge("without-ids", owner, json!({})).await?;
-            let told = s
-                .machine_condition_false("with-ids", "InstanceReady", "NotOwned")
-                .await?;
+            let told = s.machine_condition_false("with-ids", "InstanceReady", "NotOwned").await?;
             assert!(told.contains(&id) && told.contains("abandon-instance"), "{told}");
             let copies = ["with-ids", "without-ids"];
             for copy in copies {
@@ -263,8 +252,7 @@ mod long_stories {
                 // The garbage collector may have been faster: it deletes what is owned by a UID that does not exist.
                 drop(s.begin_deletion(OURS, "AWSMachine", name).await);
             }
-            s.gone_within(LOOKED_UP_WITHIN, OURS, "AWSMachine", &forged.map(|(name, ..)| name))
-                .await?;
+            s.gone_within(LOOKED_UP_WITHIN, OURS, "AWSMachine", &forged.map(|(name, ..)| name)).await?;
             for machine in &machines {
                 s.runs_untouched(&instance_of(machine)).await?;
             }

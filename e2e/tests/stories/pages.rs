@@ -66,10 +66,7 @@ fn manifests() -> anyhow::Result<Vec<(PathBuf, DynamicObject)>> {
     }
     for page in files(&repository().join("docs/bring-your-own"), ".md")? {
         let text = read(&page)?;
-        let blocks = text
-            .split("```yaml\n")
-            .skip(1)
-            .filter_map(|rest| rest.split("```").next());
+        let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
         for block in blocks {
             let objects = objects::parse(block).with_context(|| page.display().to_string())?;
             manifests.extend(objects.into_iter().map(|object| (page.clone(), object)));
@@ -88,9 +85,7 @@ fn every_manifest_of_pages_and_samples_is_accepted_as_it_is() -> anyhow::Result<
         let api: Api<CustomResourceDefinition> = Api::all(environment.client());
         for (name, definition) in &definitions {
             let apply = PatchParams::apply("a-user").force();
-            api.patch(name, &apply, &Patch::Apply(definition))
-                .await
-                .with_context(|| name.clone())?;
+            api.patch(name, &apply, &Patch::Apply(definition)).await.with_context(|| name.clone())?;
         }
         let judged = judge(environment).await;
         for name in definitions.keys() {
@@ -106,11 +101,7 @@ fn every_manifest_of_pages_and_samples_is_accepted_as_it_is() -> anyhow::Result<
 async fn judge(environment: &TestEnvironment) -> anyhow::Result<usize> {
     let mut accepted = 0;
     for (file, object) in manifests()? {
-        let kind = object
-            .types
-            .as_ref()
-            .map(|types| types.kind.clone())
-            .unwrap_or_default();
+        let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
         if kind == DEFINITION {
             continue;
         }

@@ -17,8 +17,7 @@ const MARK: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
     story("paused-cluster", async |s| {
         s.cluster("dev").await?;
-        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": true}}))
-            .await?;
+        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": true}})).await?;
         s.condition("AWSCluster", "dev", "Paused", "True", "Paused").await?;
         let mark = s.aws().mark();
         s.machine("single", "dev", INLINE).await?;
@@ -39,15 +38,13 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         assert_eq!(paused.metadata.finalizers, None);
         assert_eq!(paused.metadata.generation, Some(1), "no client has written to the spec");
 
-        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
-            .await?;
+        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}})).await?;
         let ready = s.machine_ready("single").await?;
         s.machine_condition_false("single", "Paused", "NotPaused").await?;
         s.assert_mutating(&[("RunInstances", 1)]);
 
         // A pause also stops a deletion.
-        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": true}}))
-            .await?;
+        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": true}})).await?;
         no_instance_is_followed(&s.manager()).await?;
         let mark = s.aws().mark();
         s.begin_deletion(OURS, "AWSMachine", "single").await?;
@@ -55,8 +52,7 @@ fn a_paused_cluster_launches_nothing_until_it_goes_on() -> anyhow::Result<()> {
         only_listed_since(s, mark);
         let held = s.get(OURS, "AWSMachine", "single").await?;
         assert_eq!(held.metadata.finalizers, Some(vec![MACHINE_FINALIZER.to_owned()]));
-        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}}))
-            .await?;
+        s.patch(CORE, "Cluster", "dev", json!({"spec": {"paused": false}})).await?;
         s.gone(OURS, "AWSMachine", &["single"]).await?;
         s.assert_mutating(&[("RunInstances", 1), ("TerminateInstances", 1)]);
         assert!(s.has_terminated(text(&ready, "/spec/instanceID")));
@@ -76,21 +72,14 @@ fn a_paused_machine_is_left_alone_even_while_it_is_deleted() -> anyhow::Result<(
         let paused = s.condition("AWSMachine", "asleep", "Paused", "True", "Paused").await?;
         assert_eq!(paused.message, "AWSMachine has the cluster.x-k8s.io/paused annotation");
         let still = s.get(OURS, "AWSMachine", "asleep").await?;
-        assert_eq!(
-            condition_of(&still, "Ready")?.status,
-            "True",
-            "pausing says nothing about the instance"
-        );
+        assert_eq!(condition_of(&still, "Ready")?.status, "True", "pausing says nothing about the instance");
         no_instance_is_followed(&s.manager()).await?;
 
         let mark = s.aws().mark();
         s.begin_deletion(CORE, "Machine", "asleep").await?;
         eventually(WITHIN, "core to delete the AWSMachine", async || {
             let machine = s.get(OURS, "AWSMachine", "asleep").await?;
-            ensure!(
-                machine.metadata.deletion_timestamp.is_some(),
-                "the AWSMachine is not being deleted yet"
-            );
+            ensure!(machine.metadata.deletion_timestamp.is_some(), "the AWSMachine is not being deleted yet");
             Ok(())
         })
         .await?;
@@ -141,14 +130,8 @@ async fn pause(scenario: &Scenario, name: &str, value: Value) -> anyhow::Result<
 /// Waits until the instance informer of the region follows no instance, and so begins no listing any more.
 async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
     eventually_by_polling(WITHIN, "the instance informer to follow nothing", async || {
-        let followed = manager
-            .metrics()
-            .await?
-            .sum("capa_instance_store_instances", &[("region", REGION)]);
-        ensure!(
-            followed.is_none(),
-            "the instance informer follows {followed:?} instances"
-        );
+        let followed = manager.metrics().await?.sum("capa_instance_store_instances", &[("region", REGION)]);
+        ensure!(followed.is_none(), "the instance informer follows {followed:?} instances");
         Ok(())
     })
     .await

@@ -30,10 +30,7 @@ type Request = (&'static str, &'static str, &'static str, &'static str);
 /// The ServiceAccount of Cluster API's core.
 const CORE: (&str, &str) = ("capi-system", "capi-manager");
 /// The ServiceAccount of the control plane provider of kubeadm.
-const CONTROL_PLANE: (&str, &str) = (
-    "capi-kubeadm-control-plane-system",
-    "capi-kubeadm-control-plane-manager",
-);
+const CONTROL_PLANE: (&str, &str) = ("capi-kubeadm-control-plane-system", "capi-kubeadm-control-plane-manager");
 
 /// The API group, the resources, the names of objects (none for all) and the verbs of a rule.
 type Rule = (&'static str, &'static str, &'static str, &'static str);
@@ -49,12 +46,7 @@ const EVERYWHERE: [Rule; 13] = [
         "",
         "update",
     ),
-    (
-        OUR_GROUP,
-        "awsclusterroleidentities awsclusterstaticidentities awsnetworkmappings",
-        "",
-        "get list watch",
-    ),
+    (OUR_GROUP, "awsclusterroleidentities awsclusterstaticidentities awsnetworkmappings", "", "get list watch"),
     (OUR_GROUP, "awsclustercontrolleridentities", "", "get list watch create"),
     ("cluster.x-k8s.io", "clusters machines", "", "get list watch"),
     ("", "secrets configmaps", "", "get"),
@@ -76,22 +68,16 @@ const EVERYWHERE: [Rule; 13] = [
 const AT_HOME: [Rule; 3] = [
     ("", "secrets", "", "get update"),
     ("coordination.k8s.io", "leases", "", "create"),
-    (
-        "coordination.k8s.io",
-        "leases",
-        "controller-leader-elect-capa",
-        "get update",
-    ),
+    ("coordination.k8s.io", "leases", "controller-leader-elect-capa", "get update"),
 ];
 
 #[tokio::test]
 async fn the_permissions_of_the_manager_are_exactly_those_it_uses() -> anyhow::Result<()> {
     let world = LocalWorld::shared().await?;
     let client = world.admin().await?;
-    for (namespace, rules) in [
-        ("team-a", EVERYWHERE.to_vec()),
-        (OUR_NAMESPACE, [EVERYWHERE.as_slice(), &AT_HOME].concat()),
-    ] {
+    for (namespace, rules) in
+        [("team-a", EVERYWHERE.to_vec()), (OUR_NAMESPACE, [EVERYWHERE.as_slice(), &AT_HOME].concat())]
+    {
         let wanted = permissions(rules.into_iter().map(|(groups, resources, names, verbs)| {
             [groups, resources, names, verbs].map(|words| words.split(' ').map(str::to_owned).collect())
         }));
@@ -144,10 +130,7 @@ async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<St
     granted.retain(|permission| !everybodys.contains(permission));
     let aggregated = ListParams::default().labels(AGGREGATED);
     let administrators = Api::<ClusterRole>::all(client.clone()).list(&aggregated).await?;
-    let rules = administrators
-        .items
-        .into_iter()
-        .flat_map(|role| role.rules.unwrap_or_default());
+    let rules = administrators.items.into_iter().flat_map(|role| role.rules.unwrap_or_default());
     let allowed = permissions(rules.map(|rule| flat(rule.api_groups, rule.resources, rule.resource_names, rule.verbs)));
     granted.retain(|permission| !allowed.contains(permission));
     Ok(granted)
@@ -162,10 +145,7 @@ async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Re
     });
     let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews")
         .header("content-type", "application/json")
-        .header(
-            "impersonate-user",
-            format!("system:serviceaccount:{OUR_NAMESPACE}:{account}"),
-        )
+        .header("impersonate-user", format!("system:serviceaccount:{OUR_NAMESPACE}:{account}"))
         .header("impersonate-group", "system:serviceaccounts")
         .header("impersonate-group", format!("system:serviceaccounts:{OUR_NAMESPACE}"))
         .header("impersonate-group", "system:authenticated")
@@ -173,11 +153,7 @@ async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Re
     let answer: serde_json::Value = client.request(request).await?;
     let status = answer.get("status").cloned().context("no status")?;
     let status: SubjectRulesReviewStatus = serde_json::from_value(status)?;
-    ensure!(
-        !status.incomplete,
-        "not all rules are listed: {:?}",
-        status.evaluation_error
-    );
+    ensure!(!status.incomplete, "not all rules are listed: {:?}", status.evaluation_error);
     let of_resources = status.resource_rules.into_iter();
     let of_resources = of_resources.map(|rule| flat(rule.api_groups, rule.resources, rule.resource_names, rule.verbs));
     let of_paths = status.non_resource_rules.into_iter();
@@ -188,12 +164,7 @@ async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Re
 #[tokio::test]
 async fn cluster_api_may_use_our_kinds() -> anyhow::Result<()> {
     let mut requests: Vec<Request> = Vec::new();
-    for resource in [
-        "awsclusters",
-        "awsmachines",
-        "awsmachinetemplates",
-        "awsclustertemplates",
-    ] {
+    for resource in ["awsclusters", "awsmachines", "awsmachinetemplates", "awsclustertemplates"] {
         let verbs = ["get", "list", "watch", "create", "patch", "delete"];
         requests.extend(verbs.map(|verb| (verb, OUR_GROUP, resource, "team-a")));
     }

@@ -7,11 +7,7 @@ use super::scenario::story;
 fn a_machine_keeps_its_failure_domain_or_says_why_it_cannot() -> anyhow::Result<()> {
     story("failure-domain", async |s| {
         s.cluster("dev").await?;
-        for (name, zone) in [
-            ("nowhere", "eu-west-1z"),
-            ("third", "eu-west-1c"),
-            ("too", "eu-west-1c"),
-        ] {
+        for (name, zone) in [("nowhere", "eu-west-1z"), ("third", "eu-west-1c"), ("too", "eu-west-1c")] {
             s.bootstrap_secret(name).await?;
             let machine = machine(name, "dev", INLINE);
             s.apply(&format!("{machine}  failureDomain: {zone}\n")).await?;

@@ -27,11 +27,8 @@ fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Resu
             Ok(())
         };
         names(false).await?;
-        s.owned("dev", &s.unmanaged("dev", "  preflight: {mode: Require}"))
-            .await?;
-        let said = s
-            .await_condition("dev", "PreflightPassed", "False", "RulesFailing")
-            .await?;
+        s.owned("dev", &s.unmanaged("dev", "  preflight: {mode: Require}")).await?;
+        let said = s.await_condition("dev", "PreflightPassed", "False", "RulesFailing").await?;
         assert!(said.contains("V3"), "{said}");
         s.await_condition("dev", "Ready", "False", "RulesFailing").await?;
         let calls = s.aws().checks_journal().distinct();
@@ -39,18 +36,14 @@ fn the_controller_reports_findings_and_checks_again_on_request() -> anyhow::Resu
 
         names(true).await?;
         let annotation = json!({"infrastructure.cluster.x-k8s.io/preflight-requested": "mended"});
-        s.change("dev", json!({"metadata": {"annotations": annotation}}))
-            .await?;
+        s.change("dev", json!({"metadata": {"annotations": annotation}})).await?;
         eventually(WITHIN, "the finding to be gone", async || {
             let status = s.aws_cluster("dev").await?.data["status"].take();
             let preflight = &status["preflight"];
             ensure!(preflight["observedRequest"] == "mended", "{preflight}");
             let found = preflight["findings"].as_array().cloned().unwrap_or_default();
             ensure!(found.iter().all(|finding| finding["rule"] != "V3"), "{preflight}");
-            ensure!(
-                found.iter().all(|finding| finding["severity"] != "Blocking"),
-                "{preflight}"
-            );
+            ensure!(found.iter().all(|finding| finding["severity"] != "Blocking"), "{preflight}");
             Ok(())
         })
         .await?;
@@ -116,28 +109,15 @@ spec:
         let labelled = async || {
             let api = s.api(CORE, "MachineDeployment").await?;
             let deployment = api.get("md").await?;
-            ensure!(
-                deployment.labels().get("cluster.x-k8s.io/cluster-name").is_some(),
-                "no label"
-            );
+            ensure!(deployment.labels().get("cluster.x-k8s.io/cluster-name").is_some(), "no label");
             Ok(())
         };
-        eventually(
-            WITHIN,
-            "the MachineDeployment to have the label of its Cluster",
-            labelled,
-        )
-        .await?;
+        eventually(WITHIN, "the MachineDeployment to have the label of its Cluster", labelled).await?;
         let (code, said) = checked("text")?;
         assert_eq!(code, 2, "{said}");
         assert!(said.contains("× K3") && said.contains("ConfigMap/network"), "{said}");
 
-        let subnets: Vec<Value> = s
-            .network
-            .private_subnet_ids()
-            .iter()
-            .map(|id| json!({"id": id}))
-            .collect();
+        let subnets: Vec<Value> = s.network.private_subnet_ids().iter().map(|id| json!({"id": id})).collect();
         let network = |region: Value| {
             let network = json!({"region": region, "subnets": subnets,
                 "securityGroups": {"all": [s.network.node_security_group_id]}});
@@ -153,12 +133,7 @@ spec:
             assert!(passed.contains(&json!(rule)), "{rule}: {report}");
         }
         let namespace = s.namespace().to_owned();
-        let drawn = provider(
-            s,
-            &["topology", "dev", "--namespace", &namespace, "--output", "dot"],
-            "",
-            None,
-        )?;
+        let drawn = provider(s, &["topology", "dev", "--namespace", &namespace, "--output", "dot"], "", None)?;
         assert_eq!(drawn.0, 0, "{}", drawn.1);
         assert!(drawn.1.contains(s.network.private_subnet_ids()[0]), "{}", drawn.1);
         s.assert_mutating(&[]);
@@ -168,9 +143,7 @@ spec:
 
 fn found(report: &Value) -> BTreeSet<String> {
     let findings = report["findings"].as_array().into_iter().flatten();
-    findings
-        .filter_map(|finding| Some(finding["rule"].as_str()?.to_owned()))
-        .collect()
+    findings.filter_map(|finding| Some(finding["rule"].as_str()?.to_owned())).collect()
 }
 
 /// A Cluster, its AWSCluster with this spec, a control plane and workers with further fields of the spec of their
@@ -225,11 +198,7 @@ fn nothing_is_there(s: &Scenario) -> anyhow::Result<Value> {
         "iamInstanceProfile": "none", "spotMarketOptions": {},
         "rootVolume": {"size": 20, "encryptionKey": "alias/none"},
     });
-    let (code, report) = check(
-        s,
-        &objects(&json!({}), &spec, &machine, &machine, "KubeadmControlPlane"),
-        None,
-    )?;
+    let (code, report) = check(s, &objects(&json!({}), &spec, &machine, &machine, "KubeadmControlPlane"), None)?;
     assert_eq!(code, 1, "{report}");
     Ok(report)
 }
@@ -237,60 +206,23 @@ fn nothing_is_there(s: &Scenario) -> anyhow::Result<Value> {
 /// Infrastructure in which as many rules as possible are broken at once.
 async fn nothing_is_right(s: &Scenario) -> anyhow::Result<Value> {
     let ec2 = s.user.ec2();
-    let vpc = ec2
-        .create_vpc()
-        .cidr_block("10.7.0.0/16")
-        .instance_tenancy(types::Tenancy::Dedicated)
-        .send()
-        .await?;
+    let vpc = ec2.create_vpc().cidr_block("10.7.0.0/16").instance_tenancy(types::Tenancy::Dedicated).send().await?;
     let vpc = vpc.vpc.and_then(|vpc| vpc.vpc_id).context("a VPC")?;
     let off = || types::AttributeBooleanValue::builder().value(false).build();
-    ec2.modify_vpc_attribute()
-        .vpc_id(&vpc)
-        .enable_dns_support(off())
-        .send()
-        .await?;
+    ec2.modify_vpc_attribute().vpc_id(&vpc).enable_dns_support(off()).send().await?;
     let subnet = async |block: &str, zone: &str| -> anyhow::Result<String> {
-        let made = ec2
-            .create_subnet()
-            .vpc_id(&vpc)
-            .cidr_block(block)
-            .availability_zone(zone)
-            .send()
-            .await?;
+        let made = ec2.create_subnet().vpc_id(&vpc).cidr_block(block).availability_zone(zone).send().await?;
         made.subnet.and_then(|subnet| subnet.subnet_id).context("a subnet")
     };
-    let (one, other) = (
-        subnet("10.7.1.0/24", "eu-west-1a").await?,
-        subnet("10.7.2.0/24", "eu-west-1b").await?,
-    );
+    let (one, other) = (subnet("10.7.1.0/24", "eu-west-1a").await?, subnet("10.7.2.0/24", "eu-west-1b").await?);
     let crowded = (0..50).map(|number| types::Tag::builder().key(format!("key-{number}")).value("").build());
-    ec2.create_tags()
-        .resources(&one)
-        .set_tags(Some(crowded.collect()))
-        .send()
-        .await?;
+    ec2.create_tags().resources(&one).set_tags(Some(crowded.collect())).send().await?;
     nat_in_another_zone(s, &vpc, &one, &other).await?;
-    let lists = ec2
-        .describe_network_acls()
-        .send()
-        .await?
-        .network_acls
-        .unwrap_or_default();
-    let list = lists
-        .iter()
-        .find(|list| list.vpc_id() == Some(&vpc))
-        .and_then(|list| list.network_acl_id());
-    let deny = ec2
-        .create_network_acl_entry()
-        .network_acl_id(list.context("a network ACL")?)
-        .rule_number(1)
-        .egress(true);
-    deny.protocol("-1")
-        .cidr_block("0.0.0.0/0")
-        .rule_action(types::RuleAction::Deny)
-        .send()
-        .await?;
+    let lists = ec2.describe_network_acls().send().await?.network_acls.unwrap_or_default();
+    let list = lists.iter().find(|list| list.vpc_id() == Some(&vpc)).and_then(|list| list.network_acl_id());
+    let deny =
+        ec2.create_network_acl_entry().network_acl_id(list.context("a network ACL")?).rule_number(1).egress(true);
+    deny.protocol("-1").cidr_block("0.0.0.0/0").rule_action(types::RuleAction::Deny).send().await?;
     let group = closed_group(s, &vpc).await?;
     let arn = useless_target_group(s, &vpc, &[&one, &other]).await?;
     let spec = json!({
@@ -303,9 +235,7 @@ async fn nothing_is_right(s: &Scenario) -> anyhow::Result<Value> {
         "controlPlaneTargets": [{"targetGroupARN": arn}],
     });
     let network = json!({"pods": {"cidrBlocks": ["10.0.0.0/8", "fd00::/48"]}});
-    let many: Vec<Value> = (0..6)
-        .map(|number| json!({"id": format!("sg-0123456789abcdef{number}")}))
-        .collect();
+    let many: Vec<Value> = (0..6).map(|number| json!({"id": format!("sg-0123456789abcdef{number}")})).collect();
     let mut reports = Vec::new();
     for kind in ["KubeadmControlPlane", "KamajiControlPlane"] {
         let control_plane = json!({"instanceType": "m5.large"});
@@ -315,18 +245,9 @@ async fn nothing_is_right(s: &Scenario) -> anyhow::Result<Value> {
         reports.push(report);
     }
     let crowded = json!({"instanceType": "m5.large", "additionalSecurityGroups": many});
-    reports.push(
-        check(
-            s,
-            &objects(&network, &spec, &crowded, &crowded, "KubeadmControlPlane"),
-            None,
-        )?
-        .1,
-    );
-    let findings: Vec<Value> = reports
-        .iter()
-        .flat_map(|of| of["findings"].as_array().cloned().unwrap_or_default())
-        .collect();
+    reports.push(check(s, &objects(&network, &spec, &crowded, &crowded, "KubeadmControlPlane"), None)?.1);
+    let findings: Vec<Value> =
+        reports.iter().flat_map(|of| of["findings"].as_array().cloned().unwrap_or_default()).collect();
     Ok(json!({"findings": findings}))
 }
 
@@ -334,112 +255,46 @@ async fn nothing_is_right(s: &Scenario) -> anyhow::Result<Value> {
 async fn nat_in_another_zone(s: &Scenario, vpc: &str, subnet: &str, other: &str) -> anyhow::Result<()> {
     let ec2 = s.user.ec2();
     let address = ec2.allocate_address().domain(types::DomainType::Vpc).send().await?;
-    let gateway = ec2
-        .create_nat_gateway()
-        .subnet_id(other)
-        .set_allocation_id(address.allocation_id)
-        .send()
-        .await?;
-    let gateway = gateway
-        .nat_gateway
-        .and_then(|gateway| gateway.nat_gateway_id)
-        .context("a NAT gateway")?;
+    let gateway = ec2.create_nat_gateway().subnet_id(other).set_allocation_id(address.allocation_id).send().await?;
+    let gateway = gateway.nat_gateway.and_then(|gateway| gateway.nat_gateway_id).context("a NAT gateway")?;
     let table = ec2.create_route_table().vpc_id(vpc).send().await?;
-    let table = table
-        .route_table
-        .and_then(|table| table.route_table_id)
-        .context("a route table")?;
-    let route = ec2
-        .create_route()
-        .route_table_id(&table)
-        .destination_cidr_block("0.0.0.0/0");
+    let table = table.route_table.and_then(|table| table.route_table_id).context("a route table")?;
+    let route = ec2.create_route().route_table_id(&table).destination_cidr_block("0.0.0.0/0");
     route.nat_gateway_id(gateway).send().await?;
-    ec2.associate_route_table()
-        .route_table_id(table)
-        .subnet_id(subnet)
-        .send()
-        .await?;
+    ec2.associate_route_table().route_table_id(table).subnet_id(subnet).send().await?;
     Ok(())
 }
 
 /// A security group with 60 rules that admit nobody of the cluster, and without rules for outgoing traffic.
 async fn closed_group(s: &Scenario, vpc: &str) -> anyhow::Result<String> {
     let ec2 = s.user.ec2();
-    let group = ec2
-        .create_security_group()
-        .vpc_id(vpc)
-        .group_name("closed")
-        .description("closed")
-        .send()
-        .await?;
+    let group = ec2.create_security_group().vpc_id(vpc).group_name("closed").description("closed").send().await?;
     let group = group.group_id.context("a security group")?;
     let range = |block: String| types::IpRange::builder().cidr_ip(block).build();
-    let rules = types::IpPermission::builder()
-        .ip_protocol("tcp")
-        .from_port(1)
-        .to_port(1);
+    let rules = types::IpPermission::builder().ip_protocol("tcp").from_port(1).to_port(1);
     let blocks = (0..60).map(|number| range(format!("192.0.2.{number}/32")));
     let rules = rules.set_ip_ranges(Some(blocks.collect())).build();
-    ec2.authorize_security_group_ingress()
-        .group_id(&group)
-        .ip_permissions(rules)
-        .send()
-        .await?;
-    let all = types::IpPermission::builder()
-        .ip_protocol("-1")
-        .ip_ranges(range("0.0.0.0/0".to_owned()))
-        .build();
-    ec2.revoke_security_group_egress()
-        .group_id(&group)
-        .ip_permissions(all)
-        .send()
-        .await?;
+    ec2.authorize_security_group_ingress().group_id(&group).ip_permissions(rules).send().await?;
+    let all = types::IpPermission::builder().ip_protocol("-1").ip_ranges(range("0.0.0.0/0".to_owned())).build();
+    ec2.revoke_security_group_egress().group_id(&group).ip_permissions(all).send().await?;
     Ok(group)
 }
 
 /// A target group for HTTP behind an internal Application Load Balancer without a listener for the API server.
 async fn useless_target_group(s: &Scenario, vpc: &str, subnets: &[&str]) -> anyhow::Result<String> {
     let elb = s.user.elbv2();
-    let group = elb
-        .create_target_group()
-        .name("useless")
-        .vpc_id(vpc)
-        .protocol(ProtocolEnum::Http)
-        .port(80);
-    let group = group
-        .target_type(TargetTypeEnum::Instance)
-        .health_check_path("/")
-        .send()
-        .await?;
-    let arn = group
-        .target_groups()
-        .first()
-        .and_then(|group| group.target_group_arn())
-        .context("a target group")?;
-    let balancer = elb
-        .create_load_balancer()
-        .name("useless")
-        .scheme(LoadBalancerSchemeEnum::Internal);
+    let group = elb.create_target_group().name("useless").vpc_id(vpc).protocol(ProtocolEnum::Http).port(80);
+    let group = group.target_type(TargetTypeEnum::Instance).health_check_path("/").send().await?;
+    let arn = group.target_groups().first().and_then(|group| group.target_group_arn()).context("a target group")?;
+    let balancer = elb.create_load_balancer().name("useless").scheme(LoadBalancerSchemeEnum::Internal);
     let balancer = balancer.r#type(LoadBalancerTypeEnum::Application);
     let subnets = subnets.iter().take(1).map(|id| (*id).to_owned()).collect();
     let balancer = balancer.set_subnets(Some(subnets)).send().await?;
-    let balancer = balancer
-        .load_balancers()
-        .first()
-        .and_then(|balancer| balancer.load_balancer_arn());
+    let balancer = balancer.load_balancers().first().and_then(|balancer| balancer.load_balancer_arn());
     let forward = aws_sdk_elasticloadbalancingv2::types::Action::builder().target_group_arn(arn);
-    let forward = forward
-        .r#type(aws_sdk_elasticloadbalancingv2::types::ActionTypeEnum::Forward)
-        .build();
-    let listener = elb
-        .create_listener()
-        .load_balancer_arn(balancer.context("a load balancer")?);
-    listener
-        .protocol(ProtocolEnum::Http)
-        .port(80)
-        .default_actions(forward)
-        .send()
-        .await?;
+    let forward = forward.r#type(aws_sdk_elasticloadbalancingv2::types::ActionTypeEnum::Forward).build();
+    let listener = elb.create_listener().load_balancer_arn(balancer.context("a load balancer")?);
+    listener.protocol(ProtocolEnum::Http).port(80).default_actions(forward).send().await?;
     Ok(arn.to_owned())
 }
 

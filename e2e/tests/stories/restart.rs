@@ -45,11 +45,7 @@ async fn versions(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Option
     }
     let events: Api<Event> = Api::namespaced(scenario.environment.client(), scenario.namespace());
     for event in events.list(&ListParams::default()).await?.items {
-        let ours = event
-            .regarding
-            .as_ref()
-            .and_then(|regarding| regarding.api_version.as_deref())
-            == Some(OURS);
+        let ours = event.regarding.as_ref().and_then(|regarding| regarding.api_version.as_deref()) == Some(OURS);
         if ours {
             versions.insert(format!("Event {}", event.name_any()), event.resource_version());
         }
@@ -83,10 +79,7 @@ mod long_stories {
             let manager = builder.start().await?;
             let names = s.names_of_machines(MACHINES).await?;
             eventually_by_polling(WITHIN, "a look at everything and a listing", async || {
-                let listed = manager
-                    .metrics()
-                    .await?
-                    .sum("capa_instance_store_instances", &[("region", REGION)]);
+                let listed = manager.metrics().await?.sum("capa_instance_store_instances", &[("region", REGION)]);
                 let looked = aws.journal_since(mark).of("DescribeTargetHealth").len();
                 ensure!(looked == 1, "no look at the targets yet");
                 ensure!(listed == Some(11.0), "the instance informer has {listed:?}");

@@ -63,18 +63,14 @@ pub(crate) async fn settled<T: PartialEq>(
 ) -> anyhow::Result<T> {
     let mut last = None;
     let mut since = Instant::now();
-    eventually(
-        within,
-        &format!("{what} to stay as they are for {quiet:?}"),
-        async || {
-            let now = Some(look().await?);
-            if now != last {
-                (last, since) = (now, Instant::now());
-            }
-            ensure!(since.elapsed() >= quiet, "something changed {:?} ago", since.elapsed());
-            last.take().context("the probe has not succeeded yet")
-        },
-    )
+    eventually(within, &format!("{what} to stay as they are for {quiet:?}"), async || {
+        let now = Some(look().await?);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        ensure!(since.elapsed() >= quiet, "something changed {:?} ago", since.elapsed());
+        last.take().context("the probe has not succeeded yet")
+    })
     .await
 }
 
@@ -83,20 +79,12 @@ impl Scenario {
     pub(crate) async fn new(environment: Arc<TestEnvironment>, name: &str) -> anyhow::Result<Self> {
         let user = User::new(environment.aws(), REGION);
         let network = user.create_network(&NetworkPlan::new(name, REGION, 3)).await?;
-        Ok(Self {
-            environment,
-            user,
-            network,
-        })
+        Ok(Self { environment, user, network })
     }
 
     /// The same network in another environment with the same AWS account.
     pub(crate) fn with(&self, environment: Arc<TestEnvironment>) -> Self {
-        Self {
-            user: User::new(environment.aws(), REGION),
-            environment,
-            network: self.network.clone(),
-        }
+        Self { user: User::new(environment.aws(), REGION), environment, network: self.network.clone() }
     }
 
     /// Another namespace on the same network.
@@ -220,10 +208,7 @@ impl Scenario {
     pub(crate) async fn infrastructure_provisioned(&self, name: &str) -> anyhow::Result<()> {
         eventually(WITHIN, "the Cluster's infrastructure to be provisioned", async || {
             let status = self.get(CORE, "Cluster", name).await?.data["status"].clone();
-            ensure!(
-                status["initialization"]["infrastructureProvisioned"] == true,
-                "its status is {status}"
-            );
+            ensure!(status["initialization"]["infrastructureProvisioned"] == true, "its status is {status}");
             Ok(())
         })
         .await
@@ -347,10 +332,7 @@ impl Scenario {
         eventually(WITHIN, &what, async || {
             let object = self.get(OURS, kind, name).await?;
             let found = objects::condition(&object, condition).with_context(|| format!("no {condition} yet"))?;
-            ensure!(
-                found.status == status && found.reason == reason,
-                "the condition is {found:?}"
-            );
+            ensure!(found.status == status && found.reason == reason, "the condition is {found:?}");
             Ok(found)
         })
         .await

@@ -21,9 +21,7 @@ fn a_refusal_reaches_tenants_without_the_managers_role() -> anyhow::Result<()> {
         s.cluster("dev").await?;
         let refusal = s.aws().fault(Fault::on("RunInstances").error("UnauthorizedOperation"));
         s.machine("refused", "dev", INLINE).await?;
-        let message = s
-            .machine_condition_false("refused", "InstanceReady", "Unauthorized")
-            .await?;
+        let message = s.machine_condition_false("refused", "InstanceReady", "Unauthorized").await?;
         for part in ["RunInstances", "AWSClusterControllerIdentity/default"] {
             ensure!(message.contains(part), "{part} is not in {message}");
         }
@@ -42,18 +40,10 @@ fn a_refusal_reaches_tenants_without_the_managers_role() -> anyhow::Result<()> {
 
 /// No object that a tenant can read names the role of the manager.
 async fn nobody_is_told_the_caller(scenario: &Scenario) -> anyhow::Result<()> {
-    for (api_version, kind) in [
-        (OURS, "AWSMachine"),
-        (OURS, "AWSCluster"),
-        (CORE, "Machine"),
-        ("events.k8s.io/v1", "Event"),
-    ] {
-        let objects = scenario
-            .api(api_version, kind)
-            .await?
-            .list(&ListParams::default())
-            .await?
-            .items;
+    for (api_version, kind) in
+        [(OURS, "AWSMachine"), (OURS, "AWSCluster"), (CORE, "Machine"), ("events.k8s.io/v1", "Event")]
+    {
+        let objects = scenario.api(api_version, kind).await?.list(&ListParams::default()).await?.items;
         ensure!(!objects.is_empty(), "no {kind}");
         for object in objects {
             let text = serde_json::to_string(&object)?;
@@ -70,10 +60,7 @@ mod long_stories {
     fn a_manager_that_traces_everything_shows_no_secret() -> anyhow::Result<()> {
         nothing_shows_a_secret("secrets-traced", |manager| {
             manager
-                .variable(
-                    "RUST_LOG",
-                    "trace,aws_sigv4::http_request=trace,aws_smithy_runtime::client=trace",
-                )
+                .variable("RUST_LOG", "trace,aws_sigv4::http_request=trace,aws_smithy_runtime::client=trace")
                 // Makes the AWS SDK print the form that it signs, user data included.
                 .variable("LOG_SIGNABLE_BODY", "true")
         })
@@ -93,8 +80,7 @@ fn nothing_shows_a_secret(
     run_story(Story::new(name), async |s| {
         talkative(s.new_manager().flag(FASTER)).start().await?;
         identities(s).await?;
-        s.owned_with_identity("dev", "AWSClusterRoleIdentity", s.namespace())
-            .await?;
+        s.owned_with_identity("dev", "AWSClusterRoleIdentity", s.namespace()).await?;
         s.infrastructure_provisioned("dev").await?;
         good_and_bad_lives(s).await?;
         bad_keys(s).await?;
@@ -108,10 +94,7 @@ fn nothing_shows_a_secret(
             // The journal contains the requests to AWS, and the user has written the external id into the identity.
             let may_say = what == "journal" || what.starts_with("awsclusterroleidentities.");
             let found = planted::found(text.as_bytes(), &hidden);
-            ensure!(
-                found.iter().all(|found| may_say && *found == EXTERNAL_ID),
-                "{what} shows {found:?}"
-            );
+            ensure!(found.iter().all(|found| may_say && *found == EXTERNAL_ID), "{what} shows {found:?}");
         }
         can_find(s, &left).await?;
         can_find_sessions(s, &sessions)
@@ -134,9 +117,7 @@ async fn identities(scenario: &Scenario) -> anyhow::Result<()> {
 /// Bootstrap data that is launched plain and compressed, refused by the manager, and refused by AWS.
 async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
     scenario.machine("plain", "dev", INLINE).await?;
-    scenario
-        .machine("compressed", "dev", &format!("{INLINE}, uncompressedUserData: false"))
-        .await?;
+    scenario.machine("compressed", "dev", &format!("{INLINE}, uncompressedUserData: false")).await?;
     for name in ["plain", "compressed"] {
         scenario.machine_ready(name).await?;
     }
@@ -144,15 +125,11 @@ async fn good_and_bad_lives(scenario: &Scenario) -> anyhow::Result<()> {
     scenario.apply(&large).await?;
     let uncompressed = format!("{INLINE}, uncompressedUserData: true");
     scenario.apply(&machine("large", "dev", &uncompressed)).await?;
-    scenario
-        .machine_condition_false("large", "BootstrapDataReady", "TooLarge")
-        .await?;
+    scenario.machine_condition_false("large", "BootstrapDataReady", "TooLarge").await?;
     let refusal = Fault::on("RunInstances").error("UnauthorizedOperation");
     let refusal = scenario.aws().fault(refusal);
     scenario.machine("refused", "dev", INLINE).await?;
-    scenario
-        .machine_condition_false("refused", "InstanceReady", "Unauthorized")
-        .await?;
+    scenario.machine_condition_false("refused", "InstanceReady", "Unauthorized").await?;
     refusal.lift();
     scenario.machine_ready("refused").await?;
     Ok(())
@@ -165,9 +142,7 @@ async fn bad_keys(scenario: &Scenario) -> anyhow::Result<()> {
     aws.revoke(&revoked.access_key_id);
     scenario.identity_secret(scenario.namespace(), &revoked).await?;
     scenario.looked_again("plain").await?;
-    scenario
-        .machine_condition_false("plain", "IdentityReady", "CredentialsFailed")
-        .await?;
+    scenario.machine_condition_false("plain", "IdentityReady", "CredentialsFailed").await?;
     let valid = aws.another_key();
     scenario.identity_secret(scenario.namespace(), &valid).await?;
     eventually(WITHIN, "the mended key to be used", async || {
@@ -194,10 +169,7 @@ async fn left_behind(scenario: &Scenario) -> anyhow::Result<BTreeMap<String, Str
         ensure!(left.contains_key(needed), "no {needed} among {:?}", left.keys());
     }
     let log = &left["log"];
-    ensure!(
-        log.contains("DEBUG") && log.contains("RunInstances"),
-        "the log says little"
-    );
+    ensure!(log.contains("DEBUG") && log.contains("RunInstances"), "the log says little");
     Ok(left)
 }
 
@@ -207,29 +179,17 @@ async fn can_find(scenario: &Scenario, left: &BTreeMap<String, String>) -> anyho
     let identity = scenario.environment.client();
     let identity: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(identity, IDENTITY_NAMESPACE);
     let bootstrap: &Vec<DynamicObject> = ours.get("secrets.core").context("no Secrets")?;
-    let dumps = [
-        serde_json::to_value(bootstrap)?,
-        serde_json::to_value(identity.get(scenario.namespace()).await?)?,
-    ];
+    let dumps = [serde_json::to_value(bootstrap)?, serde_json::to_value(identity.get(scenario.namespace()).await?)?];
     let dumps = Value::from(dumps.to_vec()).to_string();
     let token = &[fixtures::JOIN_TOKEN.to_owned()];
-    ensure!(
-        planted::found(dumps.as_bytes(), token) == [fixtures::JOIN_TOKEN],
-        "not in the Secrets"
-    );
+    ensure!(planted::found(dumps.as_bytes(), token) == [fixtures::JOIN_TOKEN], "not in the Secrets");
     let keys = [SECRET_KEYS.to_owned()];
-    ensure!(
-        !planted::found(dumps.as_bytes(), &keys).is_empty(),
-        "no key in the Secrets"
-    );
+    ensure!(!planted::found(dumps.as_bytes(), &keys).is_empty(), "no key in the Secrets");
 
     let launches = scenario.aws().raw_launches();
     ensure!(launches.len() >= 3, "{} launches", launches.len());
     for launch in launches {
-        ensure!(
-            planted::found(&launch.body, token) == [fixtures::JOIN_TOKEN],
-            "not in a launch"
-        );
+        ensure!(planted::found(&launch.body, token) == [fixtures::JOIN_TOKEN], "not in a launch");
     }
     for (what, text) in left {
         let shows = !planted::found(text.as_bytes(), &[EXTERNAL_ID.to_owned()]).is_empty();

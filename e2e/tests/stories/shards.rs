@@ -31,21 +31,9 @@ async fn moves(scenario: &Scenario, machine: &str, to: &Shard) -> anyhow::Result
     scenario.gone(OURS, "AWSMachine", &[machine]).await?;
     let changes = scenario.aws().journal().by(&to.key.access_key_id).mutating();
     let terminations = changes.of("TerminateInstances");
-    ensure!(
-        terminations
-            .calls()
-            .iter()
-            .any(|call| call.values("InstanceId") == [instance.as_str()]),
-        "{terminations}"
-    );
+    ensure!(terminations.calls().iter().any(|call| call.values("InstanceId") == [instance.as_str()]), "{terminations}");
     let launches = changes.of("RunInstances");
-    ensure!(
-        launches
-            .calls()
-            .iter()
-            .all(|call| call.tags("instance").get("Name") != Some(&machine)),
-        "{launches}"
-    );
+    ensure!(launches.calls().iter().all(|call| call.tags("instance").get("Name") != Some(&machine)), "{launches}");
     Ok(())
 }
 
@@ -77,9 +65,7 @@ impl Shard {
     /// Applies a cluster with the label, and waits until it is provisioned.
     async fn cluster(&self, scenario: &Scenario) -> anyhow::Result<()> {
         self.apply(scenario, &scenario.unmanaged(self.name, "")).await?;
-        scenario
-            .apply(&fixtures::cluster(self.name, Some("AWSCluster")))
-            .await?;
+        scenario.apply(&fixtures::cluster(self.name, Some("AWSCluster"))).await?;
         scenario.bootstrap_secret(self.name).await?;
         scenario.infrastructure_provisioned(self.name).await
     }
@@ -101,9 +87,7 @@ impl Shard {
     async fn apply(&self, scenario: &Scenario, yaml: &str) -> anyhow::Result<()> {
         for mut object in objects::parse(yaml)? {
             if object.types.as_ref().is_some_and(|types| types.api_version == OURS) {
-                object
-                    .labels_mut()
-                    .insert(WATCH_FILTER.to_owned(), self.name.to_owned());
+                object.labels_mut().insert(WATCH_FILTER.to_owned(), self.name.to_owned());
             }
             objects::apply(&scenario.environment.client(), &object, scenario.namespace()).await?;
         }
@@ -127,18 +111,10 @@ impl Shard {
         let changes = scenario.aws().journal().by(&self.key.access_key_id).mutating();
         // A call that AWS throttles changes nothing, and a launch that is repeated is the same launch.
         let changes = changes.matching(|call| call.error.is_none()).distinct();
-        let named: Vec<_> = changes
-            .calls()
-            .iter()
-            .map(|call| call.tags("instance").get("Name").copied())
-            .collect();
+        let named: Vec<_> = changes.calls().iter().map(|call| call.tags("instance").get("Name").copied()).collect();
         let wanted: BTreeSet<String> = numbers.map(|number| self.machine(number)).collect();
         let launched: BTreeSet<String> = named.iter().flatten().map(|name| (*name).to_owned()).collect();
-        ensure!(
-            launched == wanted && named.len() == wanted.len(),
-            "{}: {changes}",
-            self.name
-        );
+        ensure!(launched == wanted && named.len() == wanted.len(), "{}: {changes}", self.name);
         Ok(())
     }
 }
@@ -169,15 +145,8 @@ fn own_flags(deployment: &DynamicObject) -> anyhow::Result<Vec<String>> {
     let arguments = container["args"].as_array().context("the arguments")?;
     let mut environment = container["env"].as_array().context("the environment")?.iter();
     let label = environment.find(|variable| variable["name"] == "CAPA_WATCH_FILTER");
-    let label = label
-        .and_then(|variable| variable["value"].as_str())
-        .context("the label")?;
-    let own = [
-        "--watch-filter=",
-        "--aws-rate-share=",
-        "--aws-launch-rate-share=",
-        "--leader-elect-resource-name=",
-    ];
+    let label = label.and_then(|variable| variable["value"].as_str()).context("the label")?;
+    let own = ["--watch-filter=", "--aws-rate-share=", "--aws-launch-rate-share=", "--leader-elect-resource-name="];
     let flags = arguments.iter().filter_map(Value::as_str);
     let flags: Vec<String> = flags
         .filter(|flag| own.iter().any(|name| flag.starts_with(name)))
@@ -223,10 +192,7 @@ mod long_stories {
             try_join_all(shards.map(|shard| shard.machines(s, more.clone()))).await?;
             s.machine_ready(&green.machine(MACHINES)).await?;
             let waits = s.get(OURS, "AWSMachine", &blue.machine(MACHINES)).await?;
-            ensure!(
-                waits.data["status"].is_null() && waits.metadata.finalizers.is_none(),
-                "{waits:?}"
-            );
+            ensure!(waits.data["status"].is_null() && waits.metadata.finalizers.is_none(), "{waits:?}");
             let again = Shard::start(s, "blue").await?;
             s.machine_ready(&again.machine(MACHINES)).await?;
             again.launched_only(s, more)?;

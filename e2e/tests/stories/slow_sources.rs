@@ -96,10 +96,7 @@ mod long_stories {
             let name = format!("{}.{}", kind.plural(), kind.group);
             s.apply(&in_two_versions(&kind)).await?;
             for (label, verbs) in [
-                (
-                    "cluster.x-k8s.io/aggregate-to-manager",
-                    "[get, list, watch, patch, update]",
-                ),
+                ("cluster.x-k8s.io/aggregate-to-manager", "[get, list, watch, patch, update]"),
                 ("infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs", "[get]"),
             ] {
                 s.apply(&kind.readable_by(label, verbs)).await?;
@@ -112,8 +109,7 @@ mod long_stories {
             }
             s.apply(&machine("free", "dev", INLINE)).await?;
             for waiting in s.machines().await? {
-                s.machine_condition_false(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData")
-                    .await?;
+                s.machine_condition_false(&waiting.name_any(), "BootstrapDataReady", "WaitingForBootstrapData").await?;
             }
 
             let webhook = Hanging::listen().await?;

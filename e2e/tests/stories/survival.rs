@@ -19,9 +19,7 @@ mod long_stories {
         run_story(Story::new("api-server").in_its_own_world(&[]), async |s| {
             // The Lease outlives the outage on a busy computer.
             let manager = s.new_manager().leader_election().flag(FASTER);
-            let manager = manager
-                .flag("--leader-elect-lease-duration=3m")
-                .flag("--leader-elect-renew-deadline=2m");
+            let manager = manager.flag("--leader-elect-lease-duration=3m").flag("--leader-elect-renew-deadline=2m");
             let manager = manager.start().await?;
             s.cluster("dev").await?;
             for name in ["stays", "leaves"] {
@@ -49,8 +47,7 @@ mod long_stories {
                 .await?;
             assert!(manager.ended()?.is_none(), "the manager has ended");
             assert!(ours(mark).mutating().is_empty(), "{}", ours(mark).mutating());
-            s.machine_condition_false("leaves", "InstanceReady", "Terminated")
-                .await?;
+            s.machine_condition_false("leaves", "InstanceReady", "Terminated").await?;
 
             // Every watch works: that of Machines, of the Secrets' users, and of this provider's kinds.
             s.machine("comes", "dev", INLINE).await?;
@@ -95,10 +92,7 @@ mod long_stories {
             }
             let listings = aws.mark();
             eventually(WITHIN, "three listings with the new key", async || {
-                let listings = aws
-                    .journal_since(listings)
-                    .by(&new.access_key_id)
-                    .of("DescribeInstances");
+                let listings = aws.journal_since(listings).by(&new.access_key_id).of("DescribeInstances");
                 ensure!(listings.len() >= 3, "{} so far", listings.len());
                 Ok(())
             })
@@ -110,22 +104,14 @@ mod long_stories {
             s.begin_deletion(CORE, "Machine", "one").await?;
             s.gone(OURS, "AWSMachine", &["one"]).await?;
             let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
-            assert!(
-                since.except(&new.access_key_id).is_empty(),
-                "{}",
-                since.except(&new.access_key_id)
-            );
+            assert!(since.except(&new.access_key_id).is_empty(), "{}", since.except(&new.access_key_id));
             assert!(since.matching(|call| call.error.is_some()).is_empty(), "{since}");
-            eventually_by_polling(
-                WITHIN,
-                "one informer with the other and the terminated instance",
-                async || {
-                    let metrics = manager.metrics().await?;
-                    let followed = metrics.sum("capa_instance_store_instances", &[("region", REGION)]);
-                    ensure!(followed == Some(2.0), "{followed:?}");
-                    Ok(())
-                },
-            )
+            eventually_by_polling(WITHIN, "one informer with the other and the terminated instance", async || {
+                let metrics = manager.metrics().await?;
+                let followed = metrics.sum("capa_instance_store_instances", &[("region", REGION)]);
+                ensure!(followed == Some(2.0), "{followed:?}");
+                Ok(())
+            })
             .await?;
             s.assert_mutating(&[("RunInstances", 2), ("TerminateInstances", 1)]);
             assert!(s.has_terminated(text(&one, "/spec/instanceID")));
@@ -158,10 +144,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         })
         .await?;
         let running = s.machines().await?.iter().filter(|machine| is_ready(machine)).count();
-        assert!(
-            running >= usize::try_from(machines)?,
-            "an outage says nothing about instances: {running} are Ready"
-        );
+        assert!(running >= usize::try_from(machines)?, "an outage says nothing about instances: {running} are Ready");
         s.manager().ready().await?;
         outage.lift();
         s.machines_ready(usize::try_from(2 * machines)?).await?;

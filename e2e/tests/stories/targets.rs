@@ -27,9 +27,7 @@ impl Scenario {
 
     pub(super) async fn balancer(&self) -> anyhow::Result<LoadBalancer> {
         let balancer = self.user.create_network_load_balancer(&self.network, "api").await?;
-        self.user
-            .set_deregistration_delay(&balancer.target_group_arn, 1)
-            .await?;
+        self.user.set_deregistration_delay(&balancer.target_group_arn, 1).await?;
         Ok(balancer)
     }
 
@@ -87,11 +85,8 @@ fn an_instance_is_a_target_while_it_runs_until_it_is_drained() -> anyhow::Result
     run_story(Story::new("targets"), async |s| {
         let (user, network) = (&s.user, &s.network);
         let balancer = s.balancer().await?;
-        let addresses = user
-            .create_target_group(network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444)
-            .await?;
-        user.set_deregistration_delay(&addresses, u32::try_from(DRAINS.as_secs())?)
-            .await?;
+        let addresses = user.create_target_group(network, "addresses", TargetTypeEnum::Ip, &balancer.arn, 6444).await?;
+        user.set_deregistration_delay(&addresses, u32::try_from(DRAINS.as_secs())?).await?;
         let life = Life {
             scenario: s,
             instances: balancer.target_group_arn,
@@ -137,18 +132,14 @@ impl Life<'_> {
         assert_eq!(user.targets(&self.instances).await?, healthy(&id, "healthy"));
         assert_eq!(user.targets(&self.addresses).await?, healthy(&address, "healthy"));
         assert_eq!(user.classic_instances(&self.classic).await?, healthy(&id, "InService"));
-        scenario
-            .event("AWSMachine", "first", "SuccessfulAttachControlPlaneELB")
-            .await
+        scenario.event("AWSMachine", "first", "SuccessfulAttachControlPlaneELB").await
     }
 
     async fn drains_the_instance_before_it_is_terminated(&self) -> anyhow::Result<()> {
         let (scenario, user) = (self.scenario, &self.scenario.user);
         scenario.begin_deletion(CORE, "Machine", "first").await?;
         scenario.gone(OURS, "AWSMachine", &["first"]).await?;
-        scenario
-            .event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB")
-            .await?;
+        scenario.event("AWSMachine", "first", "SuccessfulDetachControlPlaneELB").await?;
         let left = user.targets(&self.addresses).await?;
         assert!(left.is_empty(), "an address does not leave by itself");
         let journal = scenario.aws().manager_journal();
@@ -253,9 +244,7 @@ mod long_stories {
             s.event("AWSMachine", "first", "Failed").await?;
             let journal = aws.manager_journal();
             let waited = first(&journal, "TerminateInstances")?.at;
-            let waited: Duration = waited
-                .duration_since(first(&journal, "DeregisterTargets")?.at)
-                .try_into()?;
+            let waited: Duration = waited.duration_since(first(&journal, "DeregisterTargets")?.at).try_into()?;
             // The manager's clock starts with the answer, the journal's with the call.
             assert!(waited >= LIMIT, "{waited:?}");
             Ok(())
@@ -270,23 +259,16 @@ mod long_stories {
             let balancer = s.balancer().await?;
             let group = &balancer.target_group_arn;
             s.new_manager().flag(FASTER).flag(DRAINING).start().await?;
-            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-                .await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]")).await?;
             let missing = "[{classicLoadBalancerName: nowhere}]";
             s.cluster_with_targets("lost", missing).await?;
             let message = s.await_condition("lost", "Ready", "False", "NotFound").await?;
-            assert!(
-                message.contains("classic load balancer nowhere does not exist"),
-                "{message}"
-            );
+            assert!(message.contains("classic load balancer nowhere does not exist"), "{message}");
             let refused = aws.fault(Fault::on("RegisterTargets").error("AccessDenied"));
             s.control_plane_machine("refused", "dev").await?;
             s.control_plane_machine("lost", "lost").await?;
             let message = s.targets_say("refused", "False", "Unauthorized").await?;
-            assert!(
-                message.contains("AccessDenied") && message.contains("target group api/"),
-                "{message}"
-            );
+            assert!(message.contains("AccessDenied") && message.contains("target group api/"), "{message}");
             let message = s.targets_say("lost", "False", "NotFound").await?;
             assert!(message.contains("classic load balancer nowhere"), "{message}");
             refused.lift();
@@ -314,8 +296,7 @@ mod long_stories {
     fn an_instance_leaves_its_target_before_its_node_is_drained() -> anyhow::Result<()> {
         story("drained-nodes", async |s| {
             let arn = &s.balancer().await?.target_group_arn;
-            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{arn}'}}]"))
-                .await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{arn}'}}]")).await?;
             let mut ids = Vec::new();
             for name in ["first", "second"] {
                 s.control_plane_machine(name, "dev").await?;
@@ -364,8 +345,7 @@ mod long_stories {
             let (user, aws) = (&s.user, s.aws());
             let group = s.balancer().await?.target_group_arn;
             s.new_manager().flag(FASTER).flag("--sync-period=4s").start().await?;
-            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]"))
-                .await?;
+            s.cluster_with_targets("dev", &format!("[{{targetGroupARN: '{group}'}}]")).await?;
             let names = ["one", "two", "three"];
             for name in names {
                 s.control_plane_machine(name, "dev").await?;
@@ -419,11 +399,7 @@ mod long_stories {
             s.gone(OURS, "AWSMachine", &["worker", "hosted"]).await?;
             // The cluster looks the group up. A machine would read its tags first.
             let calls = s.balancing();
-            assert_eq!(
-                calls.counts().into_keys().collect::<Vec<_>>(),
-                ["DescribeTargetGroups"],
-                "{calls}"
-            );
+            assert_eq!(calls.counts().into_keys().collect::<Vec<_>>(), ["DescribeTargetGroups"], "{calls}");
             Ok(())
         })
     }

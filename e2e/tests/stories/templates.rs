@@ -33,11 +33,7 @@ spec:
         s.apply(&serde_json::to_string(&template)?).await?;
         s.bootstrap_secret("workers").await?;
         s.apply(&fixtures::machine_deployment("workers", "dev", 1)).await?;
-        let paths = [
-            "template.spec",
-            "template.metadata.labels{}",
-            "template.metadata.annotations{}",
-        ];
+        let paths = ["template.spec", "template.metadata.labels{}", "template.metadata.annotations{}"];
         assert_made(s, "AWSMachine", &template, paths).await?;
         Ok(())
     })
@@ -67,11 +63,7 @@ spec:
         ))?;
         s.apply(&serde_json::to_string(&template)?).await?;
         s.apply(&class_and_cluster("brought", "dev")).await?;
-        let paths = [
-            "template.spec",
-            "template.metadata.labels{}",
-            "template.metadata.annotations{}",
-        ];
+        let paths = ["template.spec", "template.metadata.labels{}", "template.metadata.annotations{}"];
         assert_made(s, "AWSCluster", &template, paths).await?;
         Ok(())
     })
@@ -100,10 +92,7 @@ fn templates_show_the_capacity_of_their_nodes() -> anyhow::Result<()> {
         let node = json!({"architecture": "amd64", "operatingSystem": "linux"});
         for (name, capacity) in [
             ("workers", json!({"cpu": "2", "memory": "8192Mi"})),
-            (
-                "storage",
-                json!({"cpu": "2", "memory": "8192Mi", "ephemeral-storage": "100Gi"}),
-            ),
+            ("storage", json!({"cpu": "2", "memory": "8192Mi", "ephemeral-storage": "100Gi"})),
             ("gpus", json!({"cpu": "4", "memory": "16384Mi", "nvidia.com/gpu": "1"})),
         ] {
             s.condition(KIND, name, CAPACITY, "True", "Ready").await?;
@@ -112,21 +101,13 @@ fn templates_show_the_capacity_of_their_nodes() -> anyhow::Result<()> {
         }
         let mismatch = s.condition(KIND, "wrong", CAPACITY, "False", "InvalidSpec").await?;
         assert!(mismatch.message.contains("m6g.large"), "{}", mismatch.message);
-        s.condition(KIND, "alone", CAPACITY, "Unknown", "WaitingForOwnerCluster")
-            .await?;
+        s.condition(KIND, "alone", CAPACITY, "Unknown", "WaitingForOwnerCluster").await?;
 
         // AWS is asked about the type of each template with a user, and later passes change nothing.
         let asked = s.aws().manager_journal().of("DescribeInstanceTypes");
-        let types = asked
-            .calls()
-            .iter()
-            .filter_map(|call| call.parameter("Filter.1.Value.1"));
+        let types = asked.calls().iter().filter_map(|call| call.parameter("Filter.1.Value.1"));
         let types: BTreeSet<_> = types.collect();
-        assert_eq!(
-            types,
-            BTreeSet::from(["g4dn.xlarge", "m6g.large", "t3.large"]),
-            "{asked}"
-        );
+        assert_eq!(types, BTreeSet::from(["g4dn.xlarge", "m6g.large", "t3.large"]), "{asked}");
         let before = s.get(OURS, KIND, "workers").await?;
         let passes = s.manager().passes("awsmachinetemplate").await?;
         let touch = json!({"metadata": {"labels": {"touched": "true"}}});
@@ -185,12 +166,8 @@ async fn assert_made(
     let made = serde_json::to_value(&made)?;
     for path in paths {
         let pointer = format!("/{}", path.trim_end_matches("{}").replace('.', "/"));
-        let wants = template.data["spec"]
-            .pointer(&pointer)
-            .context("the template is silent")?;
-        let has = pointer
-            .strip_prefix("/template")
-            .and_then(|pointer| made.pointer(pointer));
+        let wants = template.data["spec"].pointer(&pointer).context("the template is silent")?;
+        let has = pointer.strip_prefix("/template").and_then(|pointer| made.pointer(pointer));
         let lacks = lacks(has.unwrap_or(&Value::Null), wants);
         assert_eq!(lacks, None, "{path}: {has:?}");
     }
@@ -200,9 +177,9 @@ async fn assert_made(
 /// A wanted value that an object lacks; the object may have further values, such as defaults.
 fn lacks<'a>(has: &Value, wants: &'a Value) -> Option<&'a Value> {
     match (has, wants) {
-        (Value::Object(has), Value::Object(wants)) => wants
-            .iter()
-            .find_map(|(key, wants)| lacks(has.get(key).unwrap_or(&Value::Null), wants)),
+        (Value::Object(has), Value::Object(wants)) => {
+            wants.iter().find_map(|(key, wants)| lacks(has.get(key).unwrap_or(&Value::Null), wants))
+        }
         (Value::Array(has), Value::Array(wants)) if has.len() == wants.len() => {
             has.iter().zip(wants).find_map(|(has, wants)| lacks(has, wants))
         }

@@ -57,10 +57,7 @@ impl Scenario {
     async fn dns_records(&self, instance_id: &str) -> anyhow::Result<(Option<bool>, Option<bool>)> {
         let instance = self.user.instance(instance_id).await?;
         let options = instance.private_dns_name_options().context("no options")?;
-        Ok((
-            options.enable_resource_name_dns_a_record(),
-            options.enable_resource_name_dns_aaaa_record(),
-        ))
+        Ok((options.enable_resource_name_dns_a_record(), options.enable_resource_name_dns_aaaa_record()))
     }
 
     async fn groups_of(&self, instance_id: &str) -> anyhow::Result<BTreeSet<String>> {
@@ -75,33 +72,24 @@ impl Scenario {
 fn changed_tags_reach_a_running_instance() -> anyhow::Result<()> {
     story("changed-tags", async |s| {
         s.cluster("dev").await?;
-        s.machine(
-            "m",
-            "dev",
-            &format!("{INLINE}, additionalTags: {{team: a, stage: test}}"),
-        )
-        .await?;
+        s.machine("m", "dev", &format!("{INLINE}, additionalTags: {{team: a, stage: test}}")).await?;
         let ready = s.machine_ready("m").await?;
         let id = text(&ready, "/spec/instanceID").to_owned();
         let [volume, interface] = parts(&s.user.instance(&id).await?)?;
         let (instance, volume, interface) = ([id.clone()], [volume], [interface]);
         for resource in [&instance, &volume] {
-            s.tagged(resource, &[("Name", "m"), ("team", "a"), ("stage", "test")])
-                .await?;
+            s.tagged(resource, &[("Name", "m"), ("team", "a"), ("stage", "test")]).await?;
         }
         s.user.tag(&id, "backup", "nightly").await?;
 
         let tags = json!({"spec": {"additionalTags": {"team": "b", "stage": null}}});
         s.patch(OURS, "AWSMachine", "m", tags).await?;
         s.tagged(&volume, &[("Name", "m"), ("team", "b")]).await?;
-        s.tagged(&instance, &[("Name", "m"), ("team", "b"), ("backup", "nightly")])
-            .await?;
+        s.tagged(&instance, &[("Name", "m"), ("team", "b"), ("backup", "nightly")]).await?;
         s.event("AWSMachine", "m", "TagsUpdated").await?;
 
-        s.change("dev", json!({"spec": {"additionalTags": {"cost-centre": "42"}}}))
-            .await?;
-        s.tagged(&volume, &[("Name", "m"), ("team", "b"), ("cost-centre", "42")])
-            .await?;
+        s.change("dev", json!({"spec": {"additionalTags": {"cost-centre": "42"}}})).await?;
+        s.tagged(&volume, &[("Name", "m"), ("team", "b"), ("cost-centre", "42")]).await?;
         // The AWS of the tests leaves interfaces untagged at launch.
         s.tagged(&interface, &[("team", "b"), ("cost-centre", "42")]).await?;
         s.looked_again("m").await?;
@@ -114,10 +102,7 @@ fn changed_tags_reach_a_running_instance() -> anyhow::Result<()> {
                 _ => &[],
             };
             let keys = tag_keys(call);
-            ensure!(
-                !keys.is_empty() && keys.iter().all(|key| changed.contains(key)),
-                "{call}"
-            );
+            ensure!(!keys.is_empty() && keys.iter().all(|key| changed.contains(key)), "{call}");
         }
         assert_eq!(s.launches().len(), 1, "{}", s.launches());
         Ok(())
@@ -149,8 +134,7 @@ fn changed_security_groups_reach_a_running_instance() -> anyhow::Result<()> {
                 Ok(())
             })
             .await?;
-            s.condition("AWSMachine", "m", "SecurityGroupsReady", "True", "Ready")
-                .await?;
+            s.condition("AWSMachine", "m", "SecurityGroupsReady", "True", "Ready").await?;
         }
         let now = s.get(OURS, "AWSMachine", "m").await?;
         assert_eq!(at(&now, "/status/appliedSecurityGroups"), &json!({}));
@@ -159,14 +143,8 @@ fn changed_security_groups_reach_a_running_instance() -> anyhow::Result<()> {
         let nothing = json!([{"filters": [{"name": "tag:purpose", "values": ["none"]}]}]);
         let spec = json!({"spec": {"additionalSecurityGroups": nothing}});
         s.patch(OURS, "AWSMachine", "m", spec).await?;
-        let told = s
-            .condition("AWSMachine", "m", "SecurityGroupsReady", "False", "NotFound")
-            .await?;
-        assert!(
-            told.message.contains("spec.additionalSecurityGroups[0]"),
-            "{}",
-            told.message
-        );
+        let told = s.condition("AWSMachine", "m", "SecurityGroupsReady", "False", "NotFound").await?;
+        assert!(told.message.contains("spec.additionalSecurityGroups[0]"), "{}", told.message);
         assert_eq!(s.groups_of(&id).await?, BTreeSet::from([of_network]));
         Ok(())
     })
@@ -178,12 +156,7 @@ fn changed_dns_records_reach_a_running_instance() -> anyhow::Result<()> {
         s.cluster("dev").await?;
         let records =
             |a: bool, aaaa: bool| json!({"enableResourceNameDnsARecord": a, "enableResourceNameDnsAAAARecord": aaaa});
-        s.machine(
-            "m",
-            "dev",
-            &format!("{INLINE}, privateDnsName: {}", records(true, false)),
-        )
-        .await?;
+        s.machine("m", "dev", &format!("{INLINE}, privateDnsName: {}", records(true, false))).await?;
         let ready = s.machine_ready("m").await?;
         let id = text(&ready, "/spec/instanceID").to_owned();
         assert_eq!(s.dns_records(&id).await?, (Some(true), Some(false)));
@@ -223,10 +196,7 @@ mod long_stories {
             s.event("AWSMachine", "m", "MetadataOptionsUpdated").await?;
             let instance = s.user.instance(&id).await?;
             let restored = instance.metadata_options().context("no metadata options")?;
-            ensure!(
-                restored.http_tokens() == Some(&HttpTokensState::Required),
-                "{restored:?}"
-            );
+            ensure!(restored.http_tokens() == Some(&HttpTokensState::Required), "{restored:?}");
             ensure!(restored.http_put_response_hop_limit() == Some(2), "{restored:?}");
             Ok(())
         })

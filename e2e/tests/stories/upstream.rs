@@ -57,23 +57,14 @@ const TEMPLATES: [(&str, &[&str]); 11] = [
     ("cluster-template-kcp-md-taints.yaml", &["kcp-md-taints"]),
     ("cluster-template-md-remediation.yaml", &["md-remediation"]),
     ("cluster-template-topology-taints.yaml", &["topology-taints"]),
-    (
-        "cluster-template-topology-no-workers.yaml",
-        &["topology-no-workers/cluster"],
-    ),
+    ("cluster-template-topology-no-workers.yaml", &["topology-no-workers/cluster"]),
     ("clusterclass-no-workers.yaml", &["topology-no-workers/class"]),
     ("cluster-template-topology-upgrade.yaml", &["topology-upgrade/cluster"]),
     ("clusterclass-upgrade.yaml", &["topology-upgrade/class"]),
-    (
-        "cluster-template-topology-scale-in.yaml",
-        &["topology-scale-in/cluster"],
-    ),
+    ("cluster-template-topology-scale-in.yaml", &["topology-scale-in/cluster"]),
     ("clusterclass-scale-in.yaml", &["topology-scale-in/class"]),
     ("cluster-template-topology-scale.yaml", &["topology-scale"]),
-    (
-        "cluster-template-kcp-adoption.yaml",
-        &["kcp-adoption/step1", "kcp-adoption/step2"],
-    ),
+    ("cluster-template-kcp-adoption.yaml", &["kcp-adoption/step1", "kcp-adoption/step2"]),
 ];
 
 /// The limits for one spec, on a busy computer with two cores: for its steps, and for the program, which writes
@@ -85,15 +76,10 @@ const WITHIN: Duration = Duration::from_mins(45);
 fn each_spec_of_the_suite_has_a_story_and_a_row() -> anyhow::Result<()> {
     let folder = upstream_folder();
     let suite = fs::read_to_string(folder.join("specs_test.go"))?;
-    let labels = suite
-        .split("Label(\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next());
+    let labels = suite.split("Label(\"").skip(1).filter_map(|rest| rest.split('"').next());
     assert_eq!(labels.collect::<Vec<_>>(), SPECS);
     let page = fs::read_to_string(folder.join("../../docs/contributing/upstream.md"))?;
-    let section = page
-        .split("\n## ")
-        .find(|section| section.starts_with("Specs that run"));
+    let section = page.split("\n## ").find(|section| section.starts_with("Specs that run"));
     let rows = section.unwrap_or_default().lines();
     let labels = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
     assert_eq!(labels.collect::<Vec<_>>(), SPECS);
@@ -121,10 +107,7 @@ fn passes(label: &str) -> anyhow::Result<()> {
         let artifacts = environment.new_evidence(&format!("upstream-{label}"))?;
         add_templates(cluster)?;
         let mut command = command(label, cluster, &artifacts)?;
-        command
-            .envs(variables)
-            .env("AWS_AMI_ID_UPGRADE_FROM", old_image)
-            .envs(network_variables(&s, &load_balancer)?);
+        command.envs(variables).env("AWS_AMI_ID_UPGRADE_FROM", old_image).envs(network_variables(&s, &load_balancer)?);
         environment.run("upstream-specs", &command, WITHIN).await?;
 
         let left = s.user.live_instances().await?;
@@ -159,20 +142,14 @@ fn variables() -> anyhow::Result<BTreeMap<String, String>> {
 /// Installs the version of Kubernetes from which clusters are upgraded on an image of its own, whose id is returned,
 /// and the version of all other clusters on the image that exists.
 async fn install_images(s: &Scenario, variables: &BTreeMap<String, String>) -> anyhow::Result<String> {
-    let version = |name: &str| {
-        variables
-            .get(name)
-            .with_context(|| format!("the configuration has no {name}"))
-    };
+    let version = |name: &str| variables.get(name).with_context(|| format!("the configuration has no {name}"));
     ensure!(
         version("KUBERNETES_VERSION")? == version("KUBERNETES_VERSION_UPGRADE_TO")?,
         "both are versions of one image"
     );
     let old_image = s.user.register_image("upgrade-from").await?;
-    s.aws()
-        .set_image_version(&old_image, version("KUBERNETES_VERSION_UPGRADE_FROM")?);
-    s.aws()
-        .set_image_version(moto::IMAGE_ID, version("KUBERNETES_VERSION")?);
+    s.aws().set_image_version(&old_image, version("KUBERNETES_VERSION_UPGRADE_FROM")?);
+    s.aws().set_image_version(moto::IMAGE_ID, version("KUBERNETES_VERSION")?);
     Ok(old_image)
 }
 
@@ -184,14 +161,8 @@ fn command(label: &str, cluster: &ManagementCluster, artifacts: &Path) -> anyhow
         .args(["--ginkgo.v", "--ginkgo.no-color", "--ginkgo.fail-on-empty"])
         .arg(format!("--ginkgo.timeout={}s", STEPS_WITHIN.as_secs()))
         .arg(format!("--test.timeout={}s", WITHIN.as_secs()))
-        .arg(format!(
-            "--e2e.config={}",
-            upstream_folder().join("config.yaml").display()
-        ))
-        .arg(format!(
-            "--e2e.clusterctl-config={}",
-            cluster.clusterctl().configuration().display()
-        ))
+        .arg(format!("--e2e.config={}", upstream_folder().join("config.yaml").display()))
+        .arg(format!("--e2e.clusterctl-config={}", cluster.clusterctl().configuration().display()))
         .arg(format!("--e2e.artifacts-folder={}", artifacts.display()))
         .env("KUBECONFIG", cluster.world().admin_kubeconfig())
         .env("HOME", artifacts)
@@ -217,15 +188,9 @@ fn network_variables(s: &Scenario, load_balancer: &LoadBalancer) -> anyhow::Resu
         ("AWS_SUBNET_ID_B", (*second).to_owned()),
         ("AWS_SUBNET_ID_C", (*third).to_owned()),
         ("AWS_NODE_SECURITY_GROUP_ID", network.node_security_group_id.clone()),
-        (
-            "AWS_CONTROL_PLANE_SECURITY_GROUP_ID",
-            network.control_plane_security_group_id.clone(),
-        ),
+        ("AWS_CONTROL_PLANE_SECURITY_GROUP_ID", network.control_plane_security_group_id.clone()),
         ("AWS_AMI_ID", moto::IMAGE_ID.to_owned()),
-        (
-            "AWS_CONTROL_PLANE_TARGET_GROUP_ARN",
-            load_balancer.target_group_arn.clone(),
-        ),
+        ("AWS_CONTROL_PLANE_TARGET_GROUP_ARN", load_balancer.target_group_arn.clone()),
         ("CONTROL_PLANE_ENDPOINT_HOST", load_balancer.dns_name.clone()),
     ])
 }
@@ -237,11 +202,7 @@ fn only_launched_was_written(journal: &Journal, group: &str) -> anyhow::Result<(
     let tags = calls.calls().iter().map(|launch| launch.tags("instance"));
     let machines: BTreeSet<_> = tags.filter_map(|mut tags| tags.remove("MachineName")).collect();
     let launched = instances_of(journal, "RunInstances");
-    ensure!(
-        launched.len() == machines.len(),
-        "{} instances were launched for {machines:?}",
-        launched.len()
-    );
+    ensure!(launched.len() == machines.len(), "{} instances were launched for {machines:?}", launched.len());
     for action in ["RegisterTargets", "DeregisterTargets"] {
         for call in journal.of(action).calls() {
             let are_ours = targets_of(call).iter().all(|target| launched.contains(target));

@@ -33,34 +33,22 @@ fn a_finished_test_leaves_no_cluster_in_its_namespace() -> anyhow::Result<()> {
 #[test]
 fn a_failed_test_leaves_logs_calls_and_objects_but_no_secrets() -> anyhow::Result<()> {
     Story::new("unfinished").run(async |environment| {
-        environment
-            .apply(&fixtures::bootstrap_secret("bootstrap", "a password"))
-            .await?;
+        environment.apply(&fixtures::bootstrap_secret("bootstrap", "a password")).await?;
         environment.apply(&fixtures::cluster("left-behind", None)).await?;
 
         let folder = environment.keep_evidence()?;
         let mut files = std::collections::BTreeMap::new();
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();
-            files.insert(
-                path.file_name().unwrap_or_default().to_owned(),
-                std::fs::read_to_string(&path)?,
-            );
+            files.insert(path.file_name().unwrap_or_default().to_owned(), std::fs::read_to_string(&path)?);
         }
         std::fs::remove_dir_all(&folder)?;
 
-        let file = |name: &str| {
-            files
-                .get(std::ffi::OsStr::new(name))
-                .with_context(|| format!("no {name}"))
-        };
+        let file = |name: &str| files.get(std::ffi::OsStr::new(name)).with_context(|| format!("no {name}"));
         assert!(file("clusters.cluster.x-k8s.io.yaml")?.contains("left-behind"));
         assert!(file("secrets.core.yaml")?.contains("name: bootstrap"));
         let secrets = file("secrets.core.yaml")?;
-        assert!(
-            !secrets.contains("\ndata:") && !secrets.contains("stringData"),
-            "{secrets}"
-        );
+        assert!(!secrets.contains("\ndata:") && !secrets.contains("stringData"), "{secrets}");
         assert!(!file("cluster-api-core.log")?.is_empty());
         file("aws-calls.txt")?;
         Ok(())
@@ -77,10 +65,8 @@ mod long_stories {
             environment.apply(&fixtures::cluster("bare", None)).await?;
             environment.delete(CLUSTER_API, "Cluster", "bare", WITHIN).await?;
             let memory = environment.world().memory()?;
-            let mebibytes: Vec<(String, u64)> = memory
-                .into_iter()
-                .map(|(name, memory)| (name, memory.peak >> 20))
-                .collect();
+            let mebibytes: Vec<(String, u64)> =
+                memory.into_iter().map(|(name, memory)| (name, memory.peak >> 20)).collect();
             let total: u64 = mebibytes.iter().map(|(_, size)| size).sum();
             assert!(total < 2048, "{total} MiB: {mebibytes:?}");
             Ok(())

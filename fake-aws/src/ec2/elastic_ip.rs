@@ -80,9 +80,7 @@ impl Ec2 {
     /// The free addresses of a public IPv4 pool.
     pub(super) fn describe_pool(&mut self, pool: &str) -> Result<u32, CloudError> {
         const ACTION: &str = "DescribePublicIpv4Pools";
-        self.describe(ACTION, |ec2| {
-            ec2.pools.get(pool).copied().ok_or_else(|| no_pool(ACTION, pool))
-        })
+        self.describe(ACTION, |ec2| ec2.pools.get(pool).copied().ok_or_else(|| no_pool(ACTION, pool)))
     }
 
     /// The address that a call names.

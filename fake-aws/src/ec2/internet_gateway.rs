@@ -134,9 +134,5 @@ impl Ec2 {
 }
 
 fn new_gateway(id: &str, vpc: Option<&str>, tags: Tags) -> InternetGateway {
-    InternetGateway {
-        id: id.to_owned(),
-        vpc_id: vpc.map(str::to_owned),
-        tags,
-    }
+    InternetGateway { id: id.to_owned(), vpc_id: vpc.map(str::to_owned), tags }
 }

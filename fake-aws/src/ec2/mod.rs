@@ -151,14 +151,9 @@ impl Ec2 {
             }))
         });
         let vpc = vpc_of(scope, vpcs.as_deref().ok());
-        let mut observed = Observed {
-            vpcs: vpcs.into(),
-            ..Observed::default()
-        };
+        let mut observed = Observed { vpcs: vpcs.into(), ..Observed::default() };
         if let Some(vpc) = &vpc {
-            let subnets = self.describe("DescribeSubnets", |ec2| {
-                Ok(ec2.shown_subnets(|shown| shown.vpc_id == *vpc))
-            });
+            let subnets = self.describe("DescribeSubnets", |ec2| Ok(ec2.shown_subnets(|shown| shown.vpc_id == *vpc)));
             observed.subnets = subnets.into();
             let gateways = self.describe("DescribeNatGateways", |ec2| Ok(ec2.shown_nat_gateways(vpc)));
             observed.nat_gateways = gateways.into();
@@ -256,10 +251,7 @@ impl Ec2 {
     }
 
     pub(crate) fn new_resource<T>(&self, body: T) -> Resource<T> {
-        Resource {
-            made_at: Some(self.now),
-            body,
-        }
+        Resource { made_at: Some(self.now), body }
     }
 
     pub(crate) fn is_shown<T>(&self, resource: &Resource<T>) -> bool {
@@ -273,11 +265,7 @@ impl Ec2 {
     }
 
     pub(crate) fn shown_tags<T>(&self, resource: &Resource<T>, tags: &Tags) -> Tags {
-        if self.has_age(resource, self.behaviour.hidden_tags) {
-            tags.clone()
-        } else {
-            Tags::new()
-        }
+        if self.has_age(resource, self.behaviour.hidden_tags) { tags.clone() } else { Tags::new() }
     }
 
     pub(crate) fn has_age<T>(&self, resource: &Resource<T>, age: Duration) -> bool {

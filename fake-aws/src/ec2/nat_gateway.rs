@@ -38,9 +38,9 @@ impl Ec2 {
             Call::AllocateAddress { public_ipv4_pool, tags } => {
                 self.allocate_address(action, public_ipv4_pool.as_deref(), tags)
             }
-            Call::CreateNatGateway {
-                subnet, address, tags, ..
-            } => self.create_nat_gateway(action, subnet, address, tags),
+            Call::CreateNatGateway { subnet, address, tags, .. } => {
+                self.create_nat_gateway(action, subnet, address, tags)
+            }
             Call::DeleteNatGateway { gateway } => self.delete_nat_gateway(action, gateway),
             Call::ReleaseAddress { address } => self.release_address(action, address),
         }

@@ -38,12 +38,7 @@ impl Ec2 {
     pub(super) fn shown_interfaces(&self, vpc: &str) -> Vec<NetworkInterface> {
         let shown = self.living_interfaces().filter(|interface| interface.vpc_id == vpc);
         let owner_id = &self.behaviour.account_id;
-        shown
-            .map(|interface| NetworkInterface {
-                owner_id: owner_id.clone(),
-                ..interface.clone()
-            })
-            .collect()
+        shown.map(|interface| NetworkInterface { owner_id: owner_id.clone(), ..interface.clone() }).collect()
     }
 
     fn living_interfaces(&self) -> impl Iterator<Item = &NetworkInterface> {
@@ -65,17 +60,15 @@ impl Ec2 {
     pub(crate) fn add_network_interface(&mut self, subnet: &str, groups: &[&str], description: &str) -> String {
         let id = self.next_id("eni");
         let subnets = self.all_subnets().into_iter();
-        let interfaces = subnets
-            .filter(|known| known.id == subnet)
-            .map(|subnet| NetworkInterface {
-                id: id.clone(),
-                vpc_id: subnet.vpc_id,
-                subnet_id: subnet.id,
-                availability_zone: subnet.zone,
-                security_group_ids: groups.iter().map(|group| (*group).to_owned()).collect(),
-                description: description.to_owned(),
-                ..NetworkInterface::default()
-            });
+        let interfaces = subnets.filter(|known| known.id == subnet).map(|subnet| NetworkInterface {
+            id: id.clone(),
+            vpc_id: subnet.vpc_id,
+            subnet_id: subnet.id,
+            availability_zone: subnet.zone,
+            security_group_ids: groups.iter().map(|group| (*group).to_owned()).collect(),
+            description: description.to_owned(),
+            ..NetworkInterface::default()
+        });
         let interfaces = interfaces.collect();
         self.set_interfaces(&id, interfaces);
         id

@@ -14,16 +14,8 @@ impl Ec2 {
     pub(super) fn call_route_table(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
         match call {
             Call::CreateRouteTable { vpc, tags, .. } => self.create_route_table(action, vpc, tags),
-            Call::CreateRoute {
-                table,
-                destination,
-                target,
-            } => self.create_route(action, table, destination, target),
-            Call::ReplaceRoute {
-                table,
-                destination,
-                target,
-            } => self.replace_route(action, table, destination, target),
+            Call::CreateRoute { table, destination, target } => self.create_route(action, table, destination, target),
+            Call::ReplaceRoute { table, destination, target } => self.replace_route(action, table, destination, target),
             Call::AssociateRouteTable { table, subnet } => self.associate_route_table(action, table, subnet),
             Call::ReplaceRouteTableAssociation { association, table } => {
                 self.replace_association(action, association, table)
@@ -123,12 +115,10 @@ impl Ec2 {
     /// The route table that a call names.
     fn known_route_table(&self, action: &'static str, id: &str) -> Result<RouteTable, CloudError> {
         let known = self.route_tables.get(id).filter(|resource| self.is_shown(resource));
-        known
-            .map(|resource| self.view_route_table(&resource.body))
-            .ok_or_else(|| {
-                let message = format!("The routeTable ID '{id}' does not exist");
-                CloudError::answered(action, "InvalidRouteTableID.NotFound", &message)
-            })
+        known.map(|resource| self.view_route_table(&resource.body)).ok_or_else(|| {
+            let message = format!("The routeTable ID '{id}' does not exist");
+            CloudError::answered(action, "InvalidRouteTableID.NotFound", &message)
+        })
     }
 
     fn known_association(&self, action: &'static str, id: &str) -> Result<&RouteTableAssociation, CloudError> {
@@ -187,10 +177,7 @@ impl Ec2 {
     /// Adds the main route table of a VPC. Its id follows from that of the VPC, so it takes no number of its own.
     pub(super) fn insert_main_table(&mut self, vpc: &str, made_at: Option<Duration>) {
         let id = vpc.replacen("vpc", "rtb", 1);
-        let body = RouteTable {
-            is_main: true,
-            ..new_table(&id, vpc, Tags::new())
-        };
+        let body = RouteTable { is_main: true, ..new_table(&id, vpc, Tags::new()) };
         self.route_tables.insert(id, Resource { made_at, body });
     }
 
@@ -220,10 +207,7 @@ impl Ec2 {
     fn view_route_table(&self, body: &RouteTable) -> RouteTable {
         let ranges = self.ranges_of(&body.vpc_id);
         let local = ranges.iter().map(|range| new_route(range, RouteTarget::Local));
-        RouteTable {
-            routes: local.chain(body.routes.iter().cloned()).collect(),
-            ..body.clone()
-        }
+        RouteTable { routes: local.chain(body.routes.iter().cloned()).collect(), ..body.clone() }
     }
 }
 
@@ -231,9 +215,7 @@ impl Ec2 {
 impl Ec2 {
     pub(crate) fn all_route_tables(&self) -> Vec<RouteTable> {
         let resources = self.route_tables.values();
-        resources
-            .map(|resource| self.view_route_table(&resource.body))
-            .collect()
+        resources.map(|resource| self.view_route_table(&resource.body)).collect()
     }
 
     pub(crate) fn add_route_table(&mut self, vpc: &str, tags: Tags) -> String {
@@ -254,9 +236,7 @@ impl Ec2 {
             return false;
         };
         table.routes.retain(|route| route.destination != destination);
-        table
-            .routes
-            .extend(target.map(|target| new_route(destination, target_with(target))));
+        table.routes.extend(target.map(|target| new_route(destination, target_with(target))));
         true
     }
 
@@ -268,10 +248,7 @@ impl Ec2 {
         }
         self.disassociate_subnet(subnet);
         let id = self.next_id("rtbassoc");
-        let association = RouteTableAssociation {
-            id: id.clone(),
-            subnet_id: subnet.to_owned(),
-        };
+        let association = RouteTableAssociation { id: id.clone(), subnet_id: subnet.to_owned() };
         self.route_table_mut(table)?.associations.push(association);
         Some(id)
     }
@@ -299,20 +276,11 @@ fn is_of_vpc(action: &'static str, table: &str, vpc: &str, subnet_vpc: &str) -> 
 }
 
 fn new_table(id: &str, vpc: &str, tags: Tags) -> RouteTable {
-    RouteTable {
-        id: id.to_owned(),
-        vpc_id: vpc.to_owned(),
-        tags,
-        ..RouteTable::default()
-    }
+    RouteTable { id: id.to_owned(), vpc_id: vpc.to_owned(), tags, ..RouteTable::default() }
 }
 
 fn new_route(destination: &str, target: RouteTarget) -> Route {
-    Route {
-        destination: destination.to_owned(),
-        target,
-        is_blackhole: false,
-    }
+    Route { destination: destination.to_owned(), target, is_blackhole: false }
 }
 
 /// The target with this id.

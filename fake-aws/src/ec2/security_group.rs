@@ -28,12 +28,9 @@ impl Ec2 {
         call: &Call<String>,
     ) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateSecurityGroup {
-                vpc,
-                name,
-                description,
-                tags,
-            } => self.create_security_group(action, vpc, name, description, tags),
+            Call::CreateSecurityGroup { vpc, name, description, tags } => {
+                self.create_security_group(action, vpc, name, description, tags)
+            }
             Call::AuthorizeSecurityGroupIngress { group, rules } => self.authorize(action, group, rules),
             Call::RevokeSecurityGroupIngress { group, rules } => {
                 self.revoke(action, group, rules, |group| &mut group.ingress)
@@ -63,10 +60,7 @@ impl Ec2 {
             return Err(CloudError::answered(action, "SecurityGroupLimitExceeded", message));
         }
         let id = self.next_id("sg");
-        let body = Body {
-            group: new_group(&id, vpc, name, tags.clone()),
-            description: description.to_owned(),
-        };
+        let body = Body { group: new_group(&id, vpc, name, tags.clone()), description: description.to_owned() };
         let resource = self.new_resource(body);
         self.security_groups.insert(id.clone(), resource);
         Ok(Answer::Made(id))
@@ -88,19 +82,12 @@ impl Ec2 {
             rest = others;
         }
         if let Some(rule) = rules.iter().find(|rule| contains(&group.ingress, rule)) {
-            let message = format!(
-                "the specified rule \"{:?}, {:?}\" already exists",
-                rule.source, rule.traffic
-            );
+            let message = format!("the specified rule \"{:?}, {:?}\" already exists", rule.source, rule.traffic);
             return Err(CloudError::answered(action, "InvalidPermission.Duplicate", &message));
         }
         if group.ingress.len().saturating_add(rules.len()) > self.behaviour.rules_quota {
             let message = "The maximum number of rules per security group has been reached.";
-            return Err(CloudError::answered(
-                action,
-                "RulesPerSecurityGroupLimitExceeded",
-                message,
-            ));
+            return Err(CloudError::answered(action, "RulesPerSecurityGroupLimitExceeded", message));
         }
         for rule in rules {
             self.add_rule(id, rule);
@@ -198,10 +185,7 @@ impl Ec2 {
         let id = vpc.replacen("vpc", "sg", 1);
         let mut group = new_group(&id, vpc, DEFAULT, Tags::new());
         group.ingress.push(from_itself(&id));
-        let body = Body {
-            group,
-            description: "default VPC security group".to_owned(),
-        };
+        let body = Body { group, description: "default VPC security group".to_owned() };
         self.security_groups.insert(id, Resource { made_at, body });
     }
 
@@ -235,19 +219,14 @@ impl Ec2 {
 
     pub(crate) fn add_security_group(&mut self, vpc: &str, name: &str, tags: Tags) -> String {
         let id = self.next_id("sg");
-        let body = Body {
-            group: new_group(&id, vpc, name, tags),
-            description: String::new(),
-        };
+        let body = Body { group: new_group(&id, vpc, name, tags), description: String::new() };
         self.security_groups.insert(id.clone(), Resource::by_hand(body));
         id
     }
 
     /// The security group, for a change by hand.
     pub(crate) fn security_group_mut(&mut self, id: &str) -> Option<&mut SecurityGroup> {
-        self.security_groups
-            .get_mut(id)
-            .map(|resource| &mut resource.body.group)
+        self.security_groups.get_mut(id).map(|resource| &mut resource.body.group)
     }
 
     /// Adds a rule, instead of the same one with another description.
@@ -312,11 +291,7 @@ fn to_anywhere() -> Rule<String> {
 
 /// The rule for incoming traffic of a new default group.
 fn from_itself(group: &str) -> Rule<String> {
-    Rule {
-        traffic: Traffic::new("-1", -1, -1),
-        source: Source::Group(group.to_owned()),
-        description: String::new(),
-    }
+    Rule { traffic: Traffic::new("-1", -1, -1), source: Source::Group(group.to_owned()), description: String::new() }
 }
 
 /// Rules in the form in which EC2 stores them: the ranges without the bits of a host.

@@ -12,12 +12,7 @@ use super::{Ec2, Resource, is_allowed_size, parsed_range};
 impl Ec2 {
     pub(super) fn call_subnet(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateSubnet {
-                vpc,
-                cidr_block,
-                zone,
-                tags,
-            } => {
+            Call::CreateSubnet { vpc, cidr_block, zone, tags } => {
                 let range = self.free_range(action, vpc, cidr_block, zone)?.to_string();
                 let id = self.next_id("subnet");
                 let resource = self.new_resource(new_subnet(&id, vpc, &range, zone, tags.clone()));
@@ -88,10 +83,7 @@ impl Ec2 {
     }
 
     fn view_subnet(&self, resource: &Resource<Subnet>) -> Subnet {
-        Subnet {
-            state: self.network_state(resource),
-            ..resource.body.clone()
-        }
+        Subnet { state: self.network_state(resource), ..resource.body.clone() }
     }
 }
 

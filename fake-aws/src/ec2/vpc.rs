@@ -29,16 +29,8 @@ pub(super) struct Body {
 impl Body {
     fn new(id: String, cidr_block: String, tags: Tags) -> Self {
         Self {
-            vpc: Vpc {
-                id,
-                cidr_blocks: vec![cidr_block],
-                tags,
-                ..Vpc::default()
-            },
-            dns: VpcDns {
-                support: true,
-                hostnames: false,
-            },
+            vpc: Vpc { id, cidr_blocks: vec![cidr_block], tags, ..Vpc::default() },
+            dns: VpcDns { support: true, hostnames: false },
             added: vec![],
         }
     }
@@ -135,9 +127,7 @@ impl Ec2 {
     /// The VPC that a call names.
     pub(crate) fn known_vpc(&self, action: &'static str, id: &str) -> Result<&Vpc, CloudError> {
         let known = self.vpcs.get(id).filter(|resource| self.is_shown(resource));
-        known
-            .map(|resource| &resource.body.vpc)
-            .ok_or_else(|| unknown(action, id))
+        known.map(|resource| &resource.body.vpc).ok_or_else(|| unknown(action, id))
     }
 
     pub(super) fn shown_vpcs(&self, selects: impl Fn(&Vpc) -> bool) -> Vec<Vpc> {
@@ -166,17 +156,10 @@ impl Ec2 {
     }
 
     fn view_vpc(&self, resource: &Resource<Body>) -> Vpc {
-        let mut vpc = Vpc {
-            state: self.network_state(resource),
-            ..resource.body.vpc.clone()
-        };
+        let mut vpc = Vpc { state: self.network_state(resource), ..resource.body.vpc.clone() };
         for (range, at) in &resource.body.added {
             let is_associated = self.now() >= *at + self.behaviour.pending;
-            let ranges = if is_associated {
-                &mut vpc.cidr_blocks
-            } else {
-                &mut vpc.associating_cidr_blocks
-            };
+            let ranges = if is_associated { &mut vpc.cidr_blocks } else { &mut vpc.associating_cidr_blocks };
             ranges.push(range.clone());
         }
         vpc

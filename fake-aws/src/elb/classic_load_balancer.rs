@@ -31,49 +31,27 @@ impl Elb {
         call: &Call<String>,
     ) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateLoadBalancer {
-                name,
-                scheme,
-                subnets,
-                security_groups,
-                listener,
-                tags,
-            } => {
-                let settings = Settings {
-                    name,
-                    scheme: *scheme,
-                    subnets,
-                    security_groups,
-                    listener,
-                    tags,
-                };
+            Call::CreateLoadBalancer { name, scheme, subnets, security_groups, listener, tags } => {
+                let settings = Settings { name, scheme: *scheme, subnets, security_groups, listener, tags };
                 return self.create_classic_load_balancer(ec2, action, &settings);
             }
-            Call::CreateLoadBalancerListeners {
-                load_balancer,
-                listener,
-            } => self.create_classic_listener(ec2, action, load_balancer, listener)?,
-            Call::ConfigureHealthCheck {
-                load_balancer,
-                health_check,
-            } => {
+            Call::CreateLoadBalancerListeners { load_balancer, listener } => {
+                self.create_classic_listener(ec2, action, load_balancer, listener)?;
+            }
+            Call::ConfigureHealthCheck { load_balancer, health_check } => {
                 let known = self.classic_to_change(ec2, action, load_balancer)?;
                 known.health_check = health_check.clone();
             }
-            Call::ModifyLoadBalancerAttributes {
-                load_balancer,
-                attributes,
-            } => {
+            Call::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
                 let known = self.classic_to_change(ec2, action, load_balancer)?;
                 known.attributes = Seen::Shown(*attributes);
             }
             Call::AttachLoadBalancerToSubnets { load_balancer, subnets } => {
                 self.attach_to_subnets(ec2, action, load_balancer, subnets)?;
             }
-            Call::ApplySecurityGroupsToLoadBalancer {
-                load_balancer,
-                security_groups,
-            } => self.apply_security_groups(ec2, action, load_balancer, security_groups)?,
+            Call::ApplySecurityGroupsToLoadBalancer { load_balancer, security_groups } => {
+                self.apply_security_groups(ec2, action, load_balancer, security_groups)?;
+            }
             Call::AddTags { load_balancer, tags } => {
                 let known = self.classic_to_change(ec2, action, load_balancer)?;
                 known.tags = with_tags(action, &known.tags, tags)?;
@@ -115,14 +93,7 @@ impl Elb {
         let groups = settings.effective_groups(ec2, &place.vpc);
         let body = ClassicLoadBalancer {
             security_group_ids: groups,
-            ..new_load_balancer(
-                ec2,
-                name,
-                settings.scheme,
-                place,
-                settings.listener,
-                settings.tags.clone(),
-            )
+            ..new_load_balancer(ec2, name, settings.scheme, place, settings.listener, settings.tags.clone())
         };
         let resource = ec2.new_resource(body);
         Ok(Answer::Made(self.insert_classic_load_balancer(ec2, resource)))
@@ -266,9 +237,7 @@ impl Elb {
     /// Removes a load balancer. Its interfaces live on for some time.
     pub(crate) fn remove_classic_load_balancer(&mut self, ec2: &mut Ec2, name: &str) -> bool {
         let known = self.classic_load_balancers.remove(name);
-        known
-            .map(|resource| ec2.end_interfaces(&resource.body.dns_name))
-            .is_some()
+        known.map(|resource| ec2.end_interfaces(&resource.body.dns_name)).is_some()
     }
 
     /// Removes the load balancers of a VPC.
@@ -294,11 +263,7 @@ impl Settings<'_> {
 
     /// The security groups of a load balancer in a VPC: without any, it has the default one.
     fn effective_groups(&self, ec2: &Ec2, vpc: &str) -> Vec<String> {
-        if self.security_groups.is_empty() {
-            default_groups(ec2, vpc)
-        } else {
-            self.security_groups.to_vec()
-        }
+        if self.security_groups.is_empty() { default_groups(ec2, vpc) } else { self.security_groups.to_vec() }
     }
 }
 
@@ -332,10 +297,7 @@ fn new_load_balancer(
         vpc_id: place.vpc,
         listeners: vec![listener.clone()],
         health_check: new_health_check(listener),
-        attributes: Seen::Shown(ClassicAttributes {
-            is_cross_zone: false,
-            idle_timeout_seconds: 60,
-        }),
+        attributes: Seen::Shown(ClassicAttributes { is_cross_zone: false, idle_timeout_seconds: 60 }),
         tags,
     }
 }
@@ -355,13 +317,6 @@ fn new_health_check(listener: &ClassicListener) -> ClassicHealthCheck {
 /// The name of a load balancer can be used again, while interfaces of a former one live on. The number in the DNS name
 /// is never used again, so the interfaces belong to that name.
 fn interfaces_of(load_balancer: &ClassicLoadBalancer) -> Vec<NetworkInterface> {
-    let ClassicLoadBalancer {
-        name,
-        vpc_id,
-        subnet_ids,
-        security_group_ids,
-        scheme,
-        ..
-    } = load_balancer;
+    let ClassicLoadBalancer { name, vpc_id, subnet_ids, security_group_ids, scheme, .. } = load_balancer;
     interfaces(name, vpc_id, subnet_ids, security_group_ids, *scheme)
 }

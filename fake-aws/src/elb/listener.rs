@@ -17,12 +17,9 @@ impl Elb {
         call: &Call<String>,
     ) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateListener {
-                load_balancer,
-                group,
-                port,
-                tags,
-            } => self.create_listener(ec2, action, load_balancer, group, *port, tags),
+            Call::CreateListener { load_balancer, group, port, tags } => {
+                self.create_listener(ec2, action, load_balancer, group, *port, tags)
+            }
             Call::ModifyListener { listener, group } => {
                 let known = self.known_listener(ec2, action, listener)?;
                 self.can_forward(ec2, action, &known.load_balancer_arn, group)?;
@@ -94,8 +91,7 @@ impl Elb {
 
     /// The listeners that forward to a target group, hidden ones too.
     pub(super) fn listeners_to(&self, group: &str) -> impl Iterator<Item = &Listener> {
-        self.bodies()
-            .filter(move |listener| listener.target_group_arns.iter().any(|known| known == group))
+        self.bodies().filter(move |listener| listener.target_group_arns.iter().any(|known| known == group))
     }
 }
 
@@ -126,9 +122,7 @@ impl Elb {
 
     pub(crate) fn set_listener_target(&mut self, arn: &str, group: &str) -> bool {
         let listener = self.listener_mut(arn);
-        listener
-            .map(|listener| listener.target_group_arns = vec![group.to_owned()])
-            .is_some()
+        listener.map(|listener| listener.target_group_arns = vec![group.to_owned()]).is_some()
     }
 
     pub(crate) fn remove_listener(&mut self, arn: &str) -> bool {

@@ -36,14 +36,9 @@ impl Elb {
         call: &Call<String>,
     ) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateLoadBalancer {
-                name,
-                scheme,
-                subnets,
-                addresses,
-                security_groups,
-                tags,
-            } => match self.load_balancer_named(name) {
+            Call::CreateLoadBalancer { name, scheme, subnets, addresses, security_groups, tags } => match self
+                .load_balancer_named(name)
+            {
                 Some(known) if is_same(known, *scheme, subnets, security_groups) => Ok(Answer::Made(known.arn.clone())),
                 Some(_) => {
                     let message =
@@ -63,19 +58,15 @@ impl Elb {
                     Ok(Answer::Made(self.insert_load_balancer(ec2, resource)))
                 }
             },
-            Call::ModifyLoadBalancerAttributes {
-                load_balancer,
-                attributes,
-            } => {
+            Call::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
                 let body = self.load_balancer_to_change(ec2, action, load_balancer)?;
                 merge(&mut body.attributes, attributes);
                 Ok(Answer::Done)
             }
             Call::SetSubnets { load_balancer, subnets } => self.set_subnets(ec2, action, load_balancer, subnets),
-            Call::SetSecurityGroups {
-                load_balancer,
-                security_groups,
-            } => self.set_security_groups(ec2, action, load_balancer, security_groups),
+            Call::SetSecurityGroups { load_balancer, security_groups } => {
+                self.set_security_groups(ec2, action, load_balancer, security_groups)
+            }
             Call::DeleteLoadBalancer { load_balancer } => self.delete_load_balancer(ec2, action, load_balancer),
         }
     }
@@ -149,25 +140,18 @@ impl Elb {
     ) -> Result<&LoadBalancer, CloudError> {
         let known = self.load_balancers.get(arn);
         let known = known.filter(|resource| ec2.is_shown(resource));
-        known
-            .map(|resource| &resource.body.load_balancer)
-            .ok_or_else(|| unknown(action, arn))
+        known.map(|resource| &resource.body.load_balancer).ok_or_else(|| unknown(action, arn))
     }
 
     fn load_balancer_to_change(&mut self, ec2: &Ec2, action: &'static str, arn: &str) -> Result<&mut Body, CloudError> {
         let known = self.load_balancers.get_mut(arn);
         let known = known.filter(|resource| ec2.is_shown(resource));
-        known
-            .map(|resource| &mut resource.body)
-            .ok_or_else(|| unknown(action, arn))
+        known.map(|resource| &mut resource.body).ok_or_else(|| unknown(action, arn))
     }
 
     /// The load balancer with this name, hidden or not.
     fn load_balancer_named(&self, name: &str) -> Option<&LoadBalancer> {
-        let mut known = self
-            .load_balancers
-            .values()
-            .map(|resource| &resource.body.load_balancer);
+        let mut known = self.load_balancers.values().map(|resource| &resource.body.load_balancer);
         known.find(|known| known.name == name)
     }
 
@@ -200,10 +184,7 @@ impl Elb {
         } else {
             LoadBalancerState::Active
         };
-        LoadBalancer {
-            state,
-            ..resource.body.load_balancer.clone()
-        }
+        LoadBalancer { state, ..resource.body.load_balancer.clone() }
     }
 }
 
@@ -252,21 +233,15 @@ impl Elb {
 
     /// Removes a load balancer with its listeners. Its interfaces live on for some time.
     pub(crate) fn remove_load_balancer(&mut self, ec2: &mut Ec2, arn: &str) -> bool {
-        self.listeners
-            .retain(|_, listener| listener.body.load_balancer_arn != arn);
+        self.listeners.retain(|_, listener| listener.body.load_balancer_arn != arn);
         ec2.end_interfaces(arn);
         let known = self.load_balancers.remove(arn);
-        known
-            .map(|resource| ec2.take_addresses(&resource.body.addresses))
-            .is_some()
+        known.map(|resource| ec2.take_addresses(&resource.body.addresses)).is_some()
     }
 
     /// Removes the load balancers of a VPC with their listeners.
     pub(crate) fn remove_load_balancers_of(&mut self, ec2: &mut Ec2, vpc: &str) {
-        let known = self
-            .load_balancers
-            .values()
-            .map(|resource| &resource.body.load_balancer);
+        let known = self.load_balancers.values().map(|resource| &resource.body.load_balancer);
         let of_vpc: Vec<_> = known.filter(|known| known.vpc_id == vpc).collect();
         let arns: Vec<_> = of_vpc.iter().map(|known| known.arn.clone()).collect();
         for arn in arns {
@@ -297,24 +272,14 @@ fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, plac
     };
     Body {
         load_balancer,
-        attributes: defaults([
-            (DELETION_PROTECTION, "false"),
-            ("load_balancing.cross_zone.enabled", "false"),
-        ]),
+        attributes: defaults([(DELETION_PROTECTION, "false"), ("load_balancing.cross_zone.enabled", "false")]),
         addresses: Vec::new(),
         failure: None,
     }
 }
 
 fn interfaces_of(load_balancer: &LoadBalancer) -> Vec<NetworkInterface> {
-    let LoadBalancer {
-        arn,
-        vpc_id,
-        subnets,
-        security_group_ids,
-        scheme,
-        ..
-    } = load_balancer;
+    let LoadBalancer { arn, vpc_id, subnets, security_group_ids, scheme, .. } = load_balancer;
     let name = arn.split_once("loadbalancer/").map_or(arn.as_str(), |(_, name)| name);
     interfaces(name, vpc_id, subnets.values(), security_group_ids, *scheme)
 }

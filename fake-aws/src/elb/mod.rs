@@ -84,7 +84,5 @@ fn merge(attributes: &mut BTreeMap<String, String>, changes: &BTreeMap<&'static 
 /// Attributes with the values that AWS gives to them.
 fn defaults<const N: usize>(attributes: [(&str, &str); N]) -> BTreeMap<String, String> {
     let attributes = attributes.into_iter();
-    attributes
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

@@ -37,14 +37,10 @@ impl Elb {
         let is_owned = |tags: &Tags| is_owned(tags, &scope.cluster);
         let is_here = |balancer: &&LoadBalancer| balancer.vpc_id == vpc;
         let mut balancers = describe(ec2, "DescribeLoadBalancers").map(|()| {
-            self.shown_load_balancers(ec2, |shown| {
-                is_here(&shown) || scope.load_balancers.contains(&shown.name)
-            })
+            self.shown_load_balancers(ec2, |shown| is_here(&shown) || scope.load_balancers.contains(&shown.name))
         });
         let mut groups = describe(ec2, "DescribeTargetGroups").map(|()| {
-            self.shown_target_groups(ec2, |shown| {
-                shown.vpc_id == vpc || scope.target_groups.contains(&shown.name)
-            })
+            self.shown_target_groups(ec2, |shown| shown.vpc_id == vpc || scope.target_groups.contains(&shown.name))
         });
         let none = Details::default();
         let known = scope.known.as_deref().unwrap_or(&none);

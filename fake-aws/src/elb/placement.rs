@@ -21,10 +21,7 @@ impl Place {
     pub(super) fn by_hand(ec2: &Ec2, vpc: &str, subnets: &[&str]) -> Self {
         let known = ec2.all_subnets().into_iter();
         let named = known.filter(|subnet| subnets.contains(&&*subnet.id));
-        Self {
-            subnets: named.map(|subnet| (subnet.zone, subnet.id)).collect(),
-            vpc: vpc.to_owned(),
-        }
+        Self { subnets: named.map(|subnet| (subnet.zone, subnet.id)).collect(), vpc: vpc.to_owned() }
     }
 }
 
@@ -43,10 +40,7 @@ pub(super) fn place(
             let message = format!("The subnet ID '{id}' does not exist");
             CloudError::answered(action, "SubnetNotFound", &message)
         })?;
-        let place = place.get_or_insert_with(|| Place {
-            vpc: subnet.vpc_id.clone(),
-            subnets: BTreeMap::new(),
-        });
+        let place = place.get_or_insert_with(|| Place { vpc: subnet.vpc_id.clone(), subnets: BTreeMap::new() });
         if subnet.vpc_id != place.vpc {
             return invalid("All subnets must belong to the same VPC".to_owned());
         }

@@ -20,13 +20,7 @@ impl Elb {
         call: &Call<String>,
     ) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateTargetGroup {
-                vpc,
-                name,
-                port,
-                health_check,
-                tags,
-            } => match self.target_group_named(name) {
+            Call::CreateTargetGroup { vpc, name, port, health_check, tags } => match self.target_group_named(name) {
                 Some(known) if known.vpc_id == *vpc && known.port == *port && known.health_check == *health_check => {
                     Ok(Answer::Made(known.arn.clone()))
                 }

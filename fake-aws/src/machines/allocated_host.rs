@@ -41,14 +41,7 @@ impl AllocatedHost {
             "availability-zone" => vec![self.request.availability_zone.clone()],
             "client-request-token" => vec![self.request.client_token.clone()],
             "instance-type" => vec![self.request.instance_type.clone()],
-            "state" => vec![
-                if self.released.is_some() {
-                    "released"
-                } else {
-                    "available"
-                }
-                .to_owned(),
-            ],
+            "state" => vec![if self.released.is_some() { "released" } else { "available" }.to_owned()],
             _ => Vec::new(),
         }
     }

@@ -36,24 +36,14 @@ pub struct StateChange {
 
 impl StateChange {
     pub(super) fn new(id: &str, previous: InstanceState, current: InstanceState) -> Self {
-        Self {
-            instance_id: id.to_owned(),
-            previous,
-            current,
-        }
+        Self { instance_id: id.to_owned(), previous, current }
     }
 }
 
 impl Ec2 {
     /// Calls with an access key in a region. With an invalid key every call is refused.
     pub fn client<'a>(&'a mut self, access_key: &'a str, region: &'a str) -> Client<'a> {
-        Client {
-            ec2: self,
-            access_key,
-            region,
-            seen: None,
-            omission: None,
-        }
+        Client { ec2: self, access_key, region, seen: None, omission: None }
     }
 
     /// The requests of RunInstances since the last call of this function, with their access keys. Refused requests are
@@ -80,19 +70,13 @@ impl<'a> Client<'a> {
     /// The same client, for which DescribeInstances returns the state at an earlier time.
     #[must_use]
     pub fn as_of(self, seen: Timestamp) -> Self {
-        Self {
-            seen: Some(seen),
-            ..self
-        }
+        Self { seen: Some(seen), ..self }
     }
 
     /// The same client. `omission` removes instances from its answers of DescribeInstances.
     #[must_use]
     pub fn omitting(self, omission: &'a dyn Fn(&Query, &mut Vec<Instance>)) -> Self {
-        Self {
-            omission: Some(omission),
-            ..self
-        }
+        Self { omission: Some(omission), ..self }
     }
 
     /// STS GetCallerIdentity: the account of the key.

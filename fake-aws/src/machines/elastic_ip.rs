@@ -13,13 +13,7 @@ use super::region::Region;
 use super::time::after;
 
 /// The known filters of DescribeAddresses, besides the filters by tag.
-const FILTERS: [&str; 5] = [
-    "allocation-id",
-    "association-id",
-    "instance-id",
-    "network-interface-id",
-    "public-ip",
-];
+const FILTERS: [&str; 5] = ["allocation-id", "association-id", "instance-id", "network-interface-id", "public-ip"];
 
 impl Client<'_> {
     /// A call that changes addresses.
@@ -28,10 +22,9 @@ impl Client<'_> {
         let key = key.to_owned();
         match call {
             ElasticIpCall::Allocate { pool, tags } => return region.allocate_address(now, &key, pool.as_deref(), tags),
-            ElasticIpCall::Associate {
-                allocation_id,
-                interface_id,
-            } => region.associate_address(now, allocation_id, interface_id)?,
+            ElasticIpCall::Associate { allocation_id, interface_id } => {
+                region.associate_address(now, allocation_id, interface_id)?;
+            }
             ElasticIpCall::Release { allocation_id } => region.release_address(now, &key, allocation_id)?,
         }
         Ok(ElasticIpAnswer::Done)
@@ -107,10 +100,7 @@ impl Region {
             };
             self.address_pools.insert(pool.to_owned(), left);
         }
-        if self
-            .address_quota
-            .is_some_and(|most| self.live_addresses().count() >= most)
-        {
+        if self.address_quota.is_some_and(|most| self.live_addresses().count() >= most) {
             let message = "The maximum number of addresses has been reached.";
             return Err(CloudError::answered(ACTION, "AddressLimitExceeded", message));
         }
@@ -121,10 +111,8 @@ impl Region {
             visible_from: after(now, self.behaviour.hidden),
             ..self.new_address(now)
         };
-        let answer = ElasticIpAnswer::Allocated {
-            allocation_id: address.id.clone(),
-            public_ip: address.public_ip.clone(),
-        };
+        let answer =
+            ElasticIpAnswer::Allocated { allocation_id: address.id.clone(), public_ip: address.public_ip.clone() };
         self.addresses.push(address);
         Ok(answer)
     }
@@ -183,11 +171,7 @@ impl Region {
         for address in &mut self.addresses {
             if address.id == id {
                 address.association = Some((association_id(id), instance_id.clone()));
-            } else if address
-                .association
-                .as_ref()
-                .is_some_and(|(_, holder)| *holder == instance_id)
-            {
+            } else if address.association.as_ref().is_some_and(|(_, holder)| *holder == instance_id) {
                 address.association = None;
             }
         }
@@ -256,11 +240,7 @@ impl Region {
             let holder = address.association.as_ref().map(|(_, holder)| holder.as_str());
             address.released.is_none() && holder == Some(instance_id)
         };
-        let public_ip = self
-            .addresses
-            .iter()
-            .find(is_its)
-            .map(|address| address.public_ip.clone());
+        let public_ip = self.addresses.iter().find(is_its).map(|address| address.public_ip.clone());
         if let Some(instance) = self.instances.get_mut(instance_id) {
             instance.elastic_ip = public_ip;
         }

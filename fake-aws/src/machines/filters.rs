@@ -25,9 +25,7 @@ pub(super) fn select<'a, T: 'a>(
     let matching = things.filter(|(thing, tags)| {
         query.filters.iter().all(|(name, patterns)| {
             let values = tag_values(tags, name).unwrap_or_else(|| values_of(thing, name));
-            values
-                .iter()
-                .any(|value| patterns.iter().any(|pattern| is_like(value, pattern)))
+            values.iter().any(|value| patterns.iter().any(|pattern| is_like(value, pattern)))
         })
     });
     Ok(matching.map(|(thing, _)| thing).collect())
@@ -99,10 +97,7 @@ fn after_any_text(reached: &[bool]) -> Vec<bool> {
 }
 
 fn after_one(reached: &[bool], value: &[char], accepts: impl Fn(char) -> bool) -> Vec<bool> {
-    let stepped = reached
-        .iter()
-        .zip(value)
-        .map(|(here, character)| *here && accepts(*character));
+    let stepped = reached.iter().zip(value).map(|(here, character)| *here && accepts(*character));
     std::iter::once(false).chain(stepped).collect()
 }
 
@@ -112,24 +107,14 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_values_and_mind_the_case() {
-        for (value, pattern) in [
-            ("web", "web"),
-            ("web", "*"),
-            ("", "*"),
-            ("web", "w?b"),
-            ("a-web-1", "*web*"),
-            ("a*b", "a\\*b"),
-        ] {
+        for (value, pattern) in
+            [("web", "web"), ("web", "*"), ("", "*"), ("web", "w?b"), ("a-web-1", "*web*"), ("a*b", "a\\*b")]
+        {
             assert!(is_like(value, pattern), "{value} is like {pattern}");
         }
-        for (value, pattern) in [
-            ("web", "Web"),
-            ("web", "we"),
-            ("web", "w?"),
-            ("web", ""),
-            ("axb", "a\\*b"),
-            ("ab", "a?b"),
-        ] {
+        for (value, pattern) in
+            [("web", "Web"), ("web", "we"), ("web", "w?"), ("web", ""), ("axb", "a\\*b"), ("ab", "a?b")]
+        {
             assert!(!is_like(value, pattern), "{value} is not like {pattern}");
         }
     }
@@ -138,9 +123,7 @@ mod tests {
         let one = Tags::from([("Name".into(), "one".into()), ("team".into(), "blue".into())]);
         let two = Tags::from([("Name".into(), "two".into())]);
         let things = [("t-1", &one), ("t-2", &two)].into_iter();
-        select("DescribeThings", query, &["thing-id"], things, |thing, _| {
-            vec![(*thing).to_owned()]
-        })
+        select("DescribeThings", query, &["thing-id"], things, |thing, _| vec![(*thing).to_owned()])
     }
 
     #[test]
@@ -149,27 +132,15 @@ mod tests {
         assert_eq!(found(&Query::filter("thing-id", ["t-2", "t-9"])).unwrap(), ["t-2"]);
         assert_eq!(found(&Query::filter("tag:Name", ["two"])).unwrap(), ["t-2"]);
         assert_eq!(found(&Query::filter("tag-key", ["team"])).unwrap(), ["t-1"]);
-        assert_eq!(
-            found(&Query::filter("tag:Name", ["one"]).and("thing-id", ["t-2"])).unwrap(),
-            [""; 0]
-        );
+        assert_eq!(found(&Query::filter("tag:Name", ["one"]).and("thing-id", ["t-2"])).unwrap(), [""; 0]);
     }
 
     #[test]
     fn an_unknown_filter_is_refused() {
         let code = |query: &Query| found(query).unwrap_err().code;
-        assert_eq!(
-            code(&Query::filter("thing-name", ["x"])).as_deref(),
-            Some("InvalidParameterValue")
-        );
-        assert_eq!(
-            code(&Query::filter("thing-id", [""; 0])).as_deref(),
-            Some("InvalidParameterValue")
-        );
+        assert_eq!(code(&Query::filter("thing-name", ["x"])).as_deref(), Some("InvalidParameterValue"));
+        assert_eq!(code(&Query::filter("thing-id", [""; 0])).as_deref(), Some("InvalidParameterValue"));
         let many = (0..=MAX_VALUES).map(|number| number.to_string());
-        assert_eq!(
-            code(&Query::filter("thing-id", many)).as_deref(),
-            Some("FilterLimitExceeded")
-        );
+        assert_eq!(code(&Query::filter("thing-id", many)).as_deref(), Some("FilterLimitExceeded"));
     }
 }

@@ -15,14 +15,8 @@ const ALLOCATE: &str = "AllocateHosts";
 const RELEASE: &str = "ReleaseHosts";
 
 /// The known filters of DescribeHosts, besides `tag-key`.
-const FILTERS: [&str; 6] = [
-    "auto-placement",
-    "availability-zone",
-    "client-request-token",
-    "host-reservation-id",
-    "instance-type",
-    "state",
-];
+const FILTERS: [&str; 6] =
+    ["auto-placement", "availability-zone", "client-request-token", "host-reservation-id", "instance-type", "state"];
 
 impl Client<'_> {
     /// AllocateHosts for exactly one host.
@@ -42,9 +36,7 @@ impl Client<'_> {
         }
         let known = region.hosts.iter().filter(|host| host.visible_from <= now);
         let things = known.map(|host| (host, &host.request.tags));
-        let found = super::filters::select(ACTION, query, &FILTERS, things, |host, filter| {
-            host.filter_values(filter)
-        })?;
+        let found = super::filters::select(ACTION, query, &FILTERS, things, |host, filter| host.filter_values(filter))?;
         Ok(found.into_iter().map(AllocatedHost::shown).collect())
     }
 

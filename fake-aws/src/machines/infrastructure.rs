@@ -39,11 +39,7 @@ static NO_TAGS: Tags = Tags::new();
 
 impl Infrastructure {
     pub(super) fn add_vpc(&mut self, id: &str, cidr_block: &str) {
-        let vpc = Vpc {
-            id: id.to_owned(),
-            cidr_blocks: vec![cidr_block.to_owned()],
-            ..Vpc::default()
-        };
+        let vpc = Vpc { id: id.to_owned(), cidr_blocks: vec![cidr_block.to_owned()], ..Vpc::default() };
         self.vpcs.insert(id.to_owned(), vpc);
         self.add_route_table(RouteTable {
             id: format!("rtb-main-{id}"),
@@ -143,102 +139,61 @@ impl Infrastructure {
 
     pub(super) fn describe_vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
         let things = self.tagged(&self.vpcs);
-        select(
-            "DescribeVpcs",
-            query,
-            &["vpc-id", "cidr"],
-            things,
-            |vpc, filter| match filter {
-                "vpc-id" => vec![vpc.id.clone()],
-                _ => vpc.cidr_blocks.iter().take(1).cloned().collect(),
-            },
-        )
+        select("DescribeVpcs", query, &["vpc-id", "cidr"], things, |vpc, filter| match filter {
+            "vpc-id" => vec![vpc.id.clone()],
+            _ => vpc.cidr_blocks.iter().take(1).cloned().collect(),
+        })
         .map(cloned)
     }
 
     pub(super) fn describe_subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
         let known = ["subnet-id", "vpc-id", "availability-zone"];
         let things = self.tagged(&self.subnets);
-        select(
-            "DescribeSubnets",
-            query,
-            &known,
-            things,
-            |subnet, filter| match filter {
-                "subnet-id" => vec![subnet.id.clone()],
-                "vpc-id" => vec![subnet.vpc_id.clone()],
-                _ => vec![subnet.zone.clone()],
-            },
-        )
+        select("DescribeSubnets", query, &known, things, |subnet, filter| match filter {
+            "subnet-id" => vec![subnet.id.clone()],
+            "vpc-id" => vec![subnet.vpc_id.clone()],
+            _ => vec![subnet.zone.clone()],
+        })
         .map(cloned)
     }
 
     pub(super) fn describe_security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
         let known = ["group-id", "group-name", "vpc-id"];
         let things = self.tagged(&self.security_groups);
-        select(
-            "DescribeSecurityGroups",
-            query,
-            &known,
-            things,
-            |group, filter| match filter {
-                "group-id" => vec![group.id.clone()],
-                "group-name" => vec![group.name.clone()],
-                _ => vec![group.vpc_id.clone()],
-            },
-        )
+        select("DescribeSecurityGroups", query, &known, things, |group, filter| match filter {
+            "group-id" => vec![group.id.clone()],
+            "group-name" => vec![group.name.clone()],
+            _ => vec![group.vpc_id.clone()],
+        })
         .map(cloned)
     }
 
     pub(super) fn describe_route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
         let known = ["route-table-id", "vpc-id", "association.main", "association.subnet-id"];
         let things = self.tagged(&self.route_tables);
-        select(
-            "DescribeRouteTables",
-            query,
-            &known,
-            things,
-            |table, filter| match filter {
-                "route-table-id" => vec![table.id.clone()],
-                "vpc-id" => vec![table.vpc_id.clone()],
-                "association.main" => vec![table.is_main.to_string()],
-                _ => table
-                    .associations
-                    .iter()
-                    .map(|association| association.subnet_id.clone())
-                    .collect(),
-            },
-        )
+        select("DescribeRouteTables", query, &known, things, |table, filter| match filter {
+            "route-table-id" => vec![table.id.clone()],
+            "vpc-id" => vec![table.vpc_id.clone()],
+            "association.main" => vec![table.is_main.to_string()],
+            _ => table.associations.iter().map(|association| association.subnet_id.clone()).collect(),
+        })
         .map(cloned)
     }
 
     pub(super) fn describe_network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
         let known = ["network-interface-id", "subnet-id"];
         let things = self.tagged(&self.network_interfaces);
-        select(
-            "DescribeNetworkInterfaces",
-            query,
-            &known,
-            things,
-            |interface, filter| match filter {
-                "network-interface-id" => vec![interface.id.clone()],
-                _ => vec![interface.subnet_id.clone()],
-            },
-        )
+        select("DescribeNetworkInterfaces", query, &known, things, |interface, filter| match filter {
+            "network-interface-id" => vec![interface.id.clone()],
+            _ => vec![interface.subnet_id.clone()],
+        })
         .map(cloned)
     }
 
     pub(super) fn describe_images(&self, query: &Query) -> Result<Vec<Image>, CloudError> {
         let things = self.tagged(&self.images);
-        let known = [
-            "architecture",
-            "image-id",
-            "name",
-            "owner-id",
-            "root-device-name",
-            "state",
-            "virtualization-type",
-        ];
+        let known =
+            ["architecture", "image-id", "name", "owner-id", "root-device-name", "state", "virtualization-type"];
         let found = select("DescribeImages", query, &known, things, |published, filter| {
             let image = &published.image;
             match filter {
@@ -255,9 +210,7 @@ impl Infrastructure {
     }
 
     fn tagged<'a, T>(&'a self, things: &'a BTreeMap<String, T>) -> impl Iterator<Item = (&'a T, &'a Tags)> {
-        things
-            .iter()
-            .map(|(id, thing)| (thing, self.tags.get(id).unwrap_or(&NO_TAGS)))
+        things.iter().map(|(id, thing)| (thing, self.tags.get(id).unwrap_or(&NO_TAGS)))
     }
 }
 

@@ -97,10 +97,7 @@ impl LaunchedInstance {
 
     /// The time at which the instance becomes `terminated`, if its termination has been requested or scheduled.
     pub fn terminated_at(&self) -> Option<Timestamp> {
-        let last = self
-            .phases
-            .last()
-            .filter(|phase| phase.state == InstanceState::Terminated);
+        let last = self.phases.last().filter(|phase| phase.state == InstanceState::Terminated);
         last.map(|phase| phase.from)
     }
 
@@ -139,11 +136,7 @@ impl LaunchedInstance {
                 id: self.interface_id(),
                 security_group_ids: self.security_group_ids.clone(),
             }),
-            volume_ids: if self.has_interface(at) {
-                vec![volume_id(&self.id)]
-            } else {
-                Vec::new()
-            },
+            volume_ids: if self.has_interface(at) { vec![volume_id(&self.id)] } else { Vec::new() },
             metadata_options: Some(self.metadata_options.clone()),
             client_token: token,
             launch_time: Some(self.launched_at),
@@ -195,10 +188,8 @@ impl LaunchedInstance {
         let [_, high, middle, low] = self.number.to_be_bytes();
         let private = self.private_address();
         let name = format!("ip-10-{high}-{middle}-{low}.{}.compute.internal", self.region);
-        let mut addresses = vec![
-            address(MachineAddressType::InternalDNS, name),
-            address(MachineAddressType::InternalIP, private),
-        ];
+        let mut addresses =
+            vec![address(MachineAddressType::InternalDNS, name), address(MachineAddressType::InternalIP, private)];
         let is_running = self.state(at) == InstanceState::Running;
         let own = || format!("203.{high}.{middle}.{low}");
         let own = (self.request.public_ip == Some(true) && is_running).then(own);
@@ -217,24 +208,13 @@ pub(super) fn volume_id(instance_id: &str) -> String {
 impl Phase {
     /// A phase without a reason.
     pub(super) fn new(from: Timestamp, state: InstanceState) -> Self {
-        Self {
-            from,
-            state,
-            reason: None,
-        }
+        Self { from, state, reason: None }
     }
 
     /// A phase with a reason.
     pub(super) fn because(from: Timestamp, state: InstanceState, code: &str, message: &str) -> Self {
-        let reason = StateReason {
-            code: code.to_owned(),
-            message: message.to_owned(),
-        };
-        Self {
-            from,
-            state,
-            reason: Some(reason),
-        }
+        let reason = StateReason { code: code.to_owned(), message: message.to_owned() };
+        Self { from, state, reason: Some(reason) }
     }
 }
 

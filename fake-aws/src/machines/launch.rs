@@ -80,10 +80,7 @@ impl Region {
     }
 
     fn repeated(&self, now: Timestamp, first: &str, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        let instance = self
-            .instances
-            .get(first)
-            .filter(|instance| instance.request == *request);
+        let instance = self.instances.get(first).filter(|instance| instance.request == *request);
         let Some(instance) = instance else {
             let message =
                 "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).";
@@ -107,10 +104,7 @@ impl Region {
                 return Err(missing("InvalidGroup.NotFound", "security group", id));
             };
             if group.vpc_id != subnet.vpc_id {
-                let message = format!(
-                    "Security group {id} and subnet {} belong to different networks.",
-                    subnet.id
-                );
+                let message = format!("Security group {id} and subnet {} belong to different networks.", subnet.id);
                 return Err(CloudError::answered(OPERATION, "InvalidParameter", &message));
             }
         }
@@ -120,19 +114,10 @@ impl Region {
             }
             if let Some(instance) = self.attached_to(now, id) {
                 let message = format!("Interface: [{id}] in use by instance {instance}.");
-                return Err(CloudError::answered(
-                    OPERATION,
-                    "InvalidNetworkInterface.InUse",
-                    &message,
-                ));
+                return Err(CloudError::answered(OPERATION, "InvalidNetworkInterface.InUse", &message));
             }
         }
-        if let Some(host) = request
-            .options
-            .host
-            .as_ref()
-            .filter(|host| !self.has_host(now, &host.id))
-        {
+        if let Some(host) = request.options.host.as_ref().filter(|host| !self.has_host(now, &host.id)) {
             return Err(missing("InvalidHostID.NotFound", "host ID", &host.id));
         }
         match &request.key_name {
@@ -151,21 +136,13 @@ impl Region {
         }
         let pair = (request.instance_type.clone(), subnet.zone.clone());
         // The capacity of a host is taken already.
-        let on_host = request
-            .options
-            .host
-            .as_ref()
-            .is_some_and(|host| self.is_allocated(&host.id));
+        let on_host = request.options.host.as_ref().is_some_and(|host| self.is_allocated(&host.id));
         if self.exhausted.contains(&pair) && !on_host {
             let (instance_type, zone) = pair;
             let message = format!(
                 "We currently do not have sufficient {instance_type} capacity in the Availability Zone {zone}."
             );
-            return Err(CloudError::answered(
-                OPERATION,
-                "InsufficientInstanceCapacity",
-                &message,
-            ));
+            return Err(CloudError::answered(OPERATION, "InsufficientInstanceCapacity", &message));
         }
         Ok(())
     }
@@ -178,11 +155,7 @@ impl Region {
             self.tokens.insert(place, id.clone());
         }
         // The answer shows `pending`, however short that state is.
-        let answer = Instance {
-            state: InstanceState::Pending,
-            state_reason: None,
-            ..instance.shown(now)
-        };
+        let answer = Instance { state: InstanceState::Pending, state_reason: None, ..instance.shown(now) };
         self.instances.insert(id.clone(), instance);
         self.record(now, access_key, &id, Change::Launched);
         answer
@@ -199,11 +172,9 @@ impl Region {
         let end_of_pending = after(now, self.behaviour.pending);
         let next = match &self.behaviour.death_in_pending {
             None => Phase::new(end_of_pending, InstanceState::Running),
-            Some(reason) => Phase {
-                from: end_of_pending,
-                state: InstanceState::Terminated,
-                reason: Some(reason.clone()),
-            },
+            Some(reason) => {
+                Phase { from: end_of_pending, state: InstanceState::Terminated, reason: Some(reason.clone()) }
+            }
         };
         let mut security_group_ids = request.security_group_ids.clone();
         security_group_ids.sort_unstable();
@@ -218,14 +189,12 @@ impl Region {
             resource_tags: BTreeMap::new(),
             security_group_ids,
             metadata_options: request.metadata_options.clone(),
-            dns_records: request
-                .options
-                .private_dns_name
-                .as_ref()
-                .map_or_else(DnsRecords::default, |name| DnsRecords {
+            dns_records: request.options.private_dns_name.as_ref().map_or_else(DnsRecords::default, |name| {
+                DnsRecords {
                     a: name.enable_resource_name_dns_a_record,
                     aaaa: name.enable_resource_name_dns_aaaa_record,
-                }),
+                }
+            }),
             elastic_ip: None,
             launched_at: now,
             launched_by: access_key.to_owned(),
@@ -236,13 +205,9 @@ impl Region {
             shown_after_termination: self.behaviour.shown_after_termination,
         };
         // A launch tags what it creates, and not the interfaces of the user.
-        instance
-            .resource_tags
-            .insert(volume_id(&instance.id), request.tags.clone());
+        instance.resource_tags.insert(volume_id(&instance.id), request.tags.clone());
         if request.options.network_interfaces.is_empty() {
-            instance
-                .resource_tags
-                .insert(instance.interface_id(), request.tags.clone());
+            instance.resource_tags.insert(instance.interface_id(), request.tags.clone());
         }
         instance
     }

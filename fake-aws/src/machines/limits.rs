@@ -80,10 +80,7 @@ fn filled<'a>(
     now: Timestamp,
 ) -> &'a mut TokenBucket {
     let full = size.capacity * TOKEN;
-    let bucket = buckets.entry(action).or_insert(TokenBucket {
-        millionths: full,
-        filled_at: now,
-    });
+    let bucket = buckets.entry(action).or_insert(TokenBucket { millionths: full, filled_at: now });
     let passed = now.duration_since(bucket.filled_at).as_micros().max(0);
     bucket.millionths = (bucket.millionths + passed * size.refill).min(full);
     bucket.filled_at = bucket.filled_at.max(now);
@@ -106,9 +103,7 @@ mod tests {
         instances: usize,
         tries: usize,
     ) -> usize {
-        (0..tries)
-            .filter(|_| buckets.acquire(now, action, instances).is_ok())
-            .count()
+        (0..tries).filter(|_| buckets.acquire(now, action, instances).is_ok()).count()
     }
 
     #[test]

@@ -25,13 +25,7 @@ const INITIAL: Duration = Duration::from_secs(20);
 impl Region {
     /// Adds a target group or a Classic Load Balancer, whose targets drain for `delay`.
     pub fn target_group(&mut self, group: Group, kind: TargetKind, delay: Duration) -> &mut Self {
-        let new = TargetGroup {
-            kind,
-            delay,
-            targets: BTreeMap::new(),
-            tags: Tags::new(),
-            vpc_id: None,
-        };
+        let new = TargetGroup { kind, delay, targets: BTreeMap::new(), tags: Tags::new(), vpc_id: None };
         self.groups.insert(group, new);
         self
     }
@@ -153,10 +147,7 @@ impl Region {
             GroupRequest::Delay => GroupAnswer::Delay(group.delay),
             GroupRequest::Register(targets) => {
                 for target in targets {
-                    let fresh = Registration {
-                        since: now,
-                        deregistered: None,
-                    };
+                    let fresh = Registration { since: now, deregistered: None };
                     let known = group.targets.entry(target.clone()).or_insert(fresh);
                     if known.deregistered.is_some() {
                         *known = fresh;
@@ -193,11 +184,7 @@ impl Region {
 
     /// The instance that a target names by its id or its address.
     fn instance_of(&self, target: &Target) -> Option<&LaunchedInstance> {
-        let by_address = || {
-            self.instances
-                .values()
-                .find(|instance| instance.private_address() == target.id)
-        };
+        let by_address = || self.instances.values().find(|instance| instance.private_address() == target.id);
         self.instances.get(&target.id).or_else(by_address)
     }
 

@@ -82,10 +82,7 @@ impl Ec2 {
 
     /// Assigns an access key to an account, and removes the former assignment.
     pub fn issue_key(&mut self, access_key: &str, account: &str) {
-        let key = Key {
-            account: account.to_owned(),
-            revoked: false,
-        };
+        let key = Key { account: account.to_owned(), revoked: false };
         self.keys.insert(access_key.to_owned(), key);
     }
 

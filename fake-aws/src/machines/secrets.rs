@@ -26,10 +26,7 @@ impl Client<'_> {
         if let Some(code) = code
             && region.secret(&secret.store, &secret.name).is_some()
         {
-            let message = format!(
-                "The operation failed because the secret {} already exists.",
-                secret.name
-            );
+            let message = format!("The operation failed because the secret {} already exists.", secret.name);
             return Err(CloudError::answered(action, code, &message));
         }
         region.secrets.push(secret.clone());
@@ -77,8 +74,7 @@ impl Region {
     }
 
     fn remove_secrets(&mut self, store: &SecretStore, names: &[String]) {
-        self.secrets
-            .retain(|stored| stored.store != *store || !names.contains(&stored.name));
+        self.secrets.retain(|stored| stored.store != *store || !names.contains(&stored.name));
     }
 
     /// The secret of this name.
@@ -96,12 +92,7 @@ impl Region {
 /// A presigned URL as S3 would read it, but for the signature. As with AWS, equal requests have equal URLs while they
 /// are signed with the same credentials.
 pub(super) fn presigned(request: &PresignRequest, region: &str, credentials: &str) -> PresignedUrl {
-    let PresignRequest {
-        bucket,
-        key,
-        valid_from,
-        valid_for,
-    } = request;
+    let PresignRequest { bucket, key, valid_from, valid_for } = request;
     PresignedUrl::new(format!(
         "https://{bucket}.s3.{region}.amazonaws.com/{key}?X-Amz-Date={}&X-Amz-Expires={}&X-Amz-Credential={credentials}",
         valid_from.as_second(),

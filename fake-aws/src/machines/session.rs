@@ -81,12 +81,7 @@ impl Default for Sessions {
 impl Sessions {
     /// An empty set of sessions, which will all use this timing and these request rates.
     pub fn new(timing: Timing, limits: RateLimits) -> Self {
-        Self {
-            timing,
-            limits: Arc::new(limits),
-            by_key: BTreeMap::new(),
-            owners: SessionAssignments::default(),
-        }
+        Self { timing, limits: Arc::new(limits), by_key: BTreeMap::new(), owners: SessionAssignments::default() }
     }
 
     /// The calls that are due now.
@@ -177,21 +172,13 @@ impl<T: Transport> SimSession<T> {
     pub fn new(transport: T, key: SessionKey) -> Self {
         let rates = transport.sessions(|sessions, _| sessions.session(&key).1.clone());
         let flow = key.flow();
-        Self {
-            transport,
-            key,
-            flow,
-            rates,
-        }
+        Self { transport, key, flow, rates }
     }
 
     /// The same for calls on behalf of a cluster.
     #[must_use]
     pub fn for_cluster(self, cluster: &ClusterKey) -> Self {
-        Self {
-            flow: Flow::Cluster(cluster.clone()),
-            ..self
-        }
+        Self { flow: Flow::Cluster(cluster.clone()), ..self }
     }
 
     fn now(&self) -> Duration {
@@ -263,13 +250,11 @@ fn describe_query(query: &Query) -> String {
 #[async_trait]
 impl<T: Transport> SessionDriver for SimSession<T> {
     fn act<A>(&self, act: impl FnOnce(&mut SessionState, Moment) -> A) -> A {
-        self.transport
-            .sessions(|sessions, at| act(sessions.state(&self.key), at))
+        self.transport.sessions(|sessions, at| act(sessions.state(&self.key), at))
     }
 
     fn claim(&self, machine: &MachineKey) {
-        self.transport
-            .sessions(|sessions, _| sessions.claim(&self.key, machine));
+        self.transport.sessions(|sessions, _| sessions.claim(&self.key, machine));
     }
 
     fn rates(&self) -> &RateLimiter {
@@ -278,8 +263,7 @@ impl<T: Transport> SessionDriver for SimSession<T> {
 
     async fn ask_account(&self) -> Result<String, CloudError> {
         let permit = Permit::unlimited("GetCallerIdentity");
-        self.call(permit, false, String::new(), |client, _| client.account_id())
-            .await
+        self.call(permit, false, String::new(), |client, _| client.account_id()).await
     }
 
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
@@ -349,8 +333,7 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         let about = format!("{interface_id} {}", group_ids.join(" "));
         let (id, group_ids) = (interface_id.to_owned(), group_ids.to_vec());
         let effect = move |client: &mut Client<'_>, now| client.set_interface_groups(now, &id, &group_ids);
-        self.update("ModifyNetworkInterfaceAttribute", machine, about, effect)
-            .await
+        self.update("ModifyNetworkInterfaceAttribute", machine, about, effect).await
     }
 
     async fn set_metadata_options(
@@ -362,8 +345,7 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         let (about, id) = (format!("{instance_id} {options:?}"), instance_id.to_owned());
         let options = options.clone();
         let effect = move |client: &mut Client<'_>, now| client.set_metadata_options(now, &id, &options);
-        self.update("ModifyInstanceMetadataOptions", machine, about, effect)
-            .await
+        self.update("ModifyInstanceMetadataOptions", machine, about, effect).await
     }
 
     async fn set_dns_records(

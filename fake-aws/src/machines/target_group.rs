@@ -31,14 +31,10 @@ impl TargetGroup {
     pub(super) fn forget_drained(&mut self, now: Timestamp) {
         let delay = self.delay;
         let drains = |at: Timestamp| now < after(at, delay);
-        self.targets
-            .retain(|_, registration| registration.deregistered.is_none_or(drains));
+        self.targets.retain(|_, registration| registration.deregistered.is_none_or(drains));
     }
 
     pub(super) fn facts(&self) -> GroupFacts {
-        GroupFacts {
-            kind: self.kind.clone(),
-            port: Some(6443),
-        }
+        GroupFacts { kind: self.kind.clone(), port: Some(6443) }
     }
 }

@@ -15,10 +15,8 @@ use super::instances::Phase;
 use super::region::Region;
 use super::time::after;
 
-const USER_INITIATED: (&str, &str) = (
-    "Client.UserInitiatedShutdown",
-    "Client.UserInitiatedShutdown: User initiated shutdown",
-);
+const USER_INITIATED: (&str, &str) =
+    ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown");
 
 impl Region {
     /// Terminates instances. One unknown id makes the whole call fail. A protected instance protects all instances in
@@ -34,14 +32,10 @@ impl Region {
         let zone_of = |id: &String| self.instances.get(id).map(|instance| instance.subnet.zone.clone());
         let is_protected = |id: &&String| self.instances.get(*id).is_some_and(|instance| instance.protected);
         let spared: BTreeSet<_> = ids.iter().filter(is_protected).filter_map(zone_of).collect();
-        let (kept, ended): (Vec<_>, Vec<_>) = ids
-            .iter()
-            .partition(|id| zone_of(id).is_some_and(|zone| spared.contains(&zone)));
+        let (kept, ended): (Vec<_>, Vec<_>) =
+            ids.iter().partition(|id| zone_of(id).is_some_and(|zone| spared.contains(&zone)));
         let protected = kept.into_iter().find(is_protected).cloned();
-        let changes = ended
-            .into_iter()
-            .map(|id| self.terminate(now, access_key, id))
-            .collect();
+        let changes = ended.into_iter().map(|id| self.terminate(now, access_key, id)).collect();
         match protected {
             None => Ok(changes),
             Some(id) => {
@@ -118,10 +112,7 @@ impl Region {
                 return StateChange::new(id, previous, previous);
             }
             let end = after(now, self.behaviour.pending);
-            let phases = [
-                Phase::new(now, InstanceState::Pending),
-                Phase::new(end, InstanceState::Running),
-            ];
+            let phases = [Phase::new(now, InstanceState::Pending), Phase::new(end, InstanceState::Running)];
             self.turn(now, id, phases);
             self.record(now, access_key, id, Change::Started);
             StateChange::new(id, previous, InstanceState::Pending)
@@ -173,9 +164,7 @@ impl Region {
     }
 
     fn state(&self, now: Timestamp, id: &str) -> InstanceState {
-        self.instances
-            .get(id)
-            .map_or(InstanceState::Terminated, |instance| instance.state(now))
+        self.instances.get(id).map_or(InstanceState::Terminated, |instance| instance.state(now))
     }
 
     fn turn(&mut self, now: Timestamp, id: &str, phases: [Phase; 2]) {

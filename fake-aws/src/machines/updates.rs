@@ -74,10 +74,7 @@ impl Client<'_> {
         }
         for id in group_ids {
             if region.infrastructure.security_group(id).is_none() {
-                return refuse(
-                    "InvalidGroup.NotFound",
-                    &format!("The security group '{id}' does not exist"),
-                );
+                return refuse("InvalidGroup.NotFound", &format!("The security group '{id}' does not exist"));
             }
         }
         let mut known = region.instances.values_mut().filter(|instance| instance.is_known(now));
@@ -121,10 +118,7 @@ impl Client<'_> {
         let mut known = region.instances.values_mut().filter(|instance| instance.is_known(now));
         let instance = known.find(|instance| instance.id == instance_id);
         let kept = &mut instance.ok_or_else(|| missing(ACTION, instance_id))?.dns_records;
-        *kept = DnsRecords {
-            a: records.a.or(kept.a),
-            aaaa: records.aaaa.or(kept.aaaa),
-        };
+        *kept = DnsRecords { a: records.a.or(kept.a), aaaa: records.aaaa.or(kept.aaaa) };
         Ok(())
     }
 }
@@ -158,13 +152,11 @@ impl Region {
     /// The tags of an instance, or of a volume or network interface that a launch created.
     fn tags_of(&mut self, now: Timestamp, id: &str) -> Option<&mut Tags> {
         let mut known = self.instances.values_mut().filter(|instance| instance.is_known(now));
-        known.find_map(|instance| {
-            if instance.id == id {
-                Some(&mut instance.tags)
-            } else {
-                instance.resource_tags.get_mut(id)
-            }
-        })
+        known.find_map(
+            |instance| {
+                if instance.id == id { Some(&mut instance.tags) } else { instance.resource_tags.get_mut(id) }
+            },
+        )
     }
 }
 

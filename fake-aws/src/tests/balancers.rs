@@ -32,17 +32,11 @@ pub(super) fn create_balancer_as(
 }
 
 pub(super) fn set_subnets(balancer: &str, subnets: &[&str]) -> balancers::Call<String> {
-    balancers::Call::SetSubnets {
-        load_balancer: balancer.to_owned(),
-        subnets: texts(subnets),
-    }
+    balancers::Call::SetSubnets { load_balancer: balancer.to_owned(), subnets: texts(subnets) }
 }
 
 pub(super) fn set_groups(balancer: &str, groups: &[&str]) -> balancers::Call<String> {
-    balancers::Call::SetSecurityGroups {
-        load_balancer: balancer.to_owned(),
-        security_groups: texts(groups),
-    }
+    balancers::Call::SetSecurityGroups { load_balancer: balancer.to_owned(), security_groups: texts(groups) }
 }
 
 pub(super) fn set_attribute(balancer: &str, name: &'static str, value: &str) -> balancers::Call<String> {
@@ -53,9 +47,7 @@ pub(super) fn set_attribute(balancer: &str, name: &'static str, value: &str) -> 
 }
 
 pub(super) fn delete_balancer(balancer: &str) -> balancers::Call<String> {
-    balancers::Call::DeleteLoadBalancer {
-        load_balancer: balancer.to_owned(),
-    }
+    balancers::Call::DeleteLoadBalancer { load_balancer: balancer.to_owned() }
 }
 
 pub(super) fn check(port: &str) -> HealthCheck {
@@ -83,31 +75,19 @@ pub(super) fn create_target_group(vpc: &str, name: &str, port: i32) -> target_gr
 }
 
 pub(super) fn delete_target_group(group: &str) -> target_groups::Call<String> {
-    target_groups::Call::DeleteTargetGroup {
-        group: group.to_owned(),
-    }
+    target_groups::Call::DeleteTargetGroup { group: group.to_owned() }
 }
 
 pub(super) fn create_listener(balancer: &str, group: &str, port: i32) -> listeners::Call<String> {
-    listeners::Call::CreateListener {
-        load_balancer: balancer.to_owned(),
-        group: group.to_owned(),
-        port,
-        tags: owned(),
-    }
+    listeners::Call::CreateListener { load_balancer: balancer.to_owned(), group: group.to_owned(), port, tags: owned() }
 }
 
 pub(super) fn modify_listener(listener: &str, group: &str) -> listeners::Call<String> {
-    listeners::Call::ModifyListener {
-        listener: listener.to_owned(),
-        group: group.to_owned(),
-    }
+    listeners::Call::ModifyListener { listener: listener.to_owned(), group: group.to_owned() }
 }
 
 pub(super) fn delete_listener(listener: &str) -> listeners::Call<String> {
-    listeners::Call::DeleteListener {
-        listener: listener.to_owned(),
-    }
+    listeners::Call::DeleteListener { listener: listener.to_owned() }
 }
 
 /// An observation that names load balancers.
@@ -132,10 +112,7 @@ impl Network {
     }
 
     pub(super) fn make_target_group(&self) -> String {
-        made(
-            &self.account,
-            create_target_group(&self.vpc, "apiserver-target-1", 6443),
-        )
+        made(&self.account, create_target_group(&self.vpc, "apiserver-target-1", 6443))
     }
 
     pub(super) fn observe(&self) -> Observed {

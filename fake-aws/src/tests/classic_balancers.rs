@@ -11,12 +11,7 @@ use super::*;
 pub(super) const NAME: &str = "dev-apiserver";
 
 pub(super) fn listener(port: i32, instance_port: i32) -> ClassicListener {
-    ClassicListener {
-        port,
-        protocol: "TCP".to_owned(),
-        instance_port,
-        instance_protocol: "TCP".to_owned(),
-    }
+    ClassicListener { port, protocol: "TCP".to_owned(), instance_port, instance_protocol: "TCP".to_owned() }
 }
 
 pub(super) fn create(name: &str, subnets: &[&str], groups: &[&str]) -> classic::Call<String> {
@@ -40,10 +35,7 @@ pub(super) fn create_as(
 }
 
 pub(super) fn add_listener(name: &str, listener: ClassicListener) -> classic::Call<String> {
-    classic::Call::CreateLoadBalancerListeners {
-        load_balancer: name.to_owned(),
-        listener,
-    }
+    classic::Call::CreateLoadBalancerListeners { load_balancer: name.to_owned(), listener }
 }
 
 pub(super) fn check(target: &str) -> ClassicHealthCheck {
@@ -59,42 +51,25 @@ pub(super) fn check(target: &str) -> ClassicHealthCheck {
 }
 
 pub(super) fn configure(name: &str) -> classic::Call<String> {
-    classic::Call::ConfigureHealthCheck {
-        load_balancer: name.to_owned(),
-        health_check: check("HTTPS:6443/readyz"),
-    }
+    classic::Call::ConfigureHealthCheck { load_balancer: name.to_owned(), health_check: check("HTTPS:6443/readyz") }
 }
 
-pub(super) const CROSS_ZONE: ClassicAttributes = ClassicAttributes {
-    is_cross_zone: true,
-    idle_timeout_seconds: 600,
-};
+pub(super) const CROSS_ZONE: ClassicAttributes = ClassicAttributes { is_cross_zone: true, idle_timeout_seconds: 600 };
 
 pub(super) fn modify(name: &str) -> classic::Call<String> {
-    classic::Call::ModifyLoadBalancerAttributes {
-        load_balancer: name.to_owned(),
-        attributes: CROSS_ZONE,
-    }
+    classic::Call::ModifyLoadBalancerAttributes { load_balancer: name.to_owned(), attributes: CROSS_ZONE }
 }
 
 pub(super) fn attach_subnets(name: &str, subnets: &[&str]) -> classic::Call<String> {
-    classic::Call::AttachLoadBalancerToSubnets {
-        load_balancer: name.to_owned(),
-        subnets: texts(subnets),
-    }
+    classic::Call::AttachLoadBalancerToSubnets { load_balancer: name.to_owned(), subnets: texts(subnets) }
 }
 
 pub(super) fn apply_groups(name: &str, groups: &[&str]) -> classic::Call<String> {
-    classic::Call::ApplySecurityGroupsToLoadBalancer {
-        load_balancer: name.to_owned(),
-        security_groups: texts(groups),
-    }
+    classic::Call::ApplySecurityGroupsToLoadBalancer { load_balancer: name.to_owned(), security_groups: texts(groups) }
 }
 
 pub(super) fn delete(name: &str) -> classic::Call<String> {
-    classic::Call::DeleteLoadBalancer {
-        load_balancer: name.to_owned(),
-    }
+    classic::Call::DeleteLoadBalancer { load_balancer: name.to_owned() }
 }
 
 /// An observation that names load balancers of both generations.

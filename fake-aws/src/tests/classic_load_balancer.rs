@@ -18,10 +18,7 @@ fn a_new_classic_load_balancer_has_the_settings_of_aws() {
     let default_group = network.vpc.replacen("vpc", "sg", 1);
     assert_eq!(public.security_group_ids, [default_group]);
     assert_eq!(public.vpc_id, network.vpc);
-    assert_eq!(
-        (public.zones, public.subnet_ids),
-        (texts(&["eu-west-1a"]), vec![network.subnet.clone()])
-    );
+    assert_eq!((public.zones, public.subnet_ids), (texts(&["eu-west-1a"]), vec![network.subnet.clone()]));
     assert_eq!(public.listeners, [listener(6443, 6443)]);
     assert_eq!(public.health_check.target, "TCP:6443");
     let timing = "every 30 s with 5 s for an answer, healthy after 10 and unhealthy after 2";
@@ -29,11 +26,7 @@ fn a_new_classic_load_balancer_has_the_settings_of_aws() {
     let attributes = public.attributes.shown().unwrap();
     assert_eq!(attributes.to_string(), "cross-zone off, idle timeout 60 s");
     let internal = network.account.classic_load_balancers().remove(1);
-    assert!(
-        internal.dns_name.starts_with("internal-internal-"),
-        "{}",
-        internal.dns_name
-    );
+    assert!(internal.dns_name.starts_with("internal-internal-"), "{}", internal.dns_name);
 }
 
 #[test]
@@ -47,18 +40,11 @@ fn a_classic_name_stands_for_one_balancer_also_while_hidden() {
     let default_group: &str = &network.vpc.replacen("vpc", "sg", 1);
     network.make_classic();
     assert_eq!(network.make_classic(), NAME);
-    assert_eq!(
-        network.call(create(NAME, &[subnet], &[default_group])),
-        "",
-        "the default group"
-    );
+    assert_eq!(network.call(create(NAME, &[subnet], &[default_group])), "", "the default group");
     assert_eq!(network.account.classic_load_balancers().len(), 1);
     let internal = create_as(LoadBalancerScheme::Internal, NAME, &[subnet], &[]);
     assert_eq!(network.call(internal), "DuplicateLoadBalancerName");
-    assert_eq!(
-        network.call(create(NAME, &[subnet], &["sg-9"])),
-        "DuplicateLoadBalancerName"
-    );
+    assert_eq!(network.call(create(NAME, &[subnet], &["sg-9"])), "DuplicateLoadBalancerName");
     assert_eq!(network.call(create(NAME, &[], &[])), "DuplicateLoadBalancerName");
     assert_eq!(network.call(configure(NAME)), "LoadBalancerNotFound");
     assert_eq!(network.call(delete(NAME)), "", "an unknown one");
@@ -67,11 +53,7 @@ fn a_classic_name_stands_for_one_balancer_also_while_hidden() {
     assert_eq!(network.call(configure(NAME)), "");
     assert_eq!(network.observe_classic().shown().unwrap().len(), 1);
     assert!(network.account.set_tags(NAME, Tags::new()));
-    assert_eq!(
-        network.call(create(NAME, &[subnet], &[])),
-        "DuplicateLoadBalancerName",
-        "tags"
-    );
+    assert_eq!(network.call(create(NAME, &[subnet], &[])), "DuplicateLoadBalancerName", "tags");
     assert!(network.account.set_tags(NAME, owned()));
     assert_eq!(network.make_classic(), NAME);
     assert_eq!(network.call(add_listener(NAME, listener(80, 80))), "");
@@ -92,10 +74,7 @@ fn names_of_both_generations_do_not_clash() {
     assert_eq!(network.call(delete(NAME)), "");
     assert_eq!(account.load_balancers().len(), 1);
     assert_eq!(account.classic_load_balancers(), []);
-    assert_eq!(
-        network.call(create_balancer("other", &[&network.subnet], &[])),
-        "TooManyLoadBalancers"
-    );
+    assert_eq!(network.call(create_balancer("other", &[&network.subnet], &[])), "TooManyLoadBalancers");
 }
 
 #[test]
@@ -180,11 +159,7 @@ fn subnets_are_added_to_a_classic_load_balancer() {
         (NAME, &[&other_zone], ""),
     ];
     for (name, subnets, expected) in table {
-        assert_eq!(
-            network.call(attach_subnets(name, subnets)),
-            expected,
-            "{name} {subnets:?}"
-        );
+        assert_eq!(network.call(attach_subnets(name, subnets)), expected, "{name} {subnets:?}");
     }
     let changed = network.classic();
     assert_eq!(changed.subnet_ids, [subnet, &*other_zone]);
@@ -215,9 +190,8 @@ fn security_groups_of_a_classic_load_balancer_are_replaced() {
         assert_eq!(network.call(apply_groups(name, groups)), expected, "{name} {groups:?}");
     }
     assert_eq!(network.classic().security_group_ids, [&*two]);
-    let delete_group = |group: &str| capa_cloud::ec2::security_group::Call::DeleteSecurityGroup {
-        group: group.to_owned(),
-    };
+    let delete_group =
+        |group: &str| capa_cloud::ec2::security_group::Call::DeleteSecurityGroup { group: group.to_owned() };
     assert_eq!(network.call(delete_group(&one)), "");
     assert_eq!(network.call(delete_group(&two)), "DependencyViolation");
 }

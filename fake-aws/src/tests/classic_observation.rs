@@ -15,23 +15,14 @@ fn an_observation_asks_for_the_generations_that_it_names() {
     let vpc = Some(&*network.vpc);
     let both = observe_named(account, vpc, &NAMES, &[NAME]);
     let classic_only = observe_named(account, vpc, &[], &[NAME]);
-    let expected = Observed {
-        classic_load_balancers: both.classic_load_balancers.clone(),
-        ..Observed::default()
-    };
+    let expected = Observed { classic_load_balancers: both.classic_load_balancers.clone(), ..Observed::default() };
     assert_eq!(classic_only, expected);
-    let second_only = Observed {
-        classic_load_balancers: Seen::NotAsked,
-        ..both.clone()
-    };
+    let second_only = Observed { classic_load_balancers: Seen::NotAsked, ..both.clone() };
     assert_eq!(observe_named(account, vpc, &NAMES, &[]), second_only);
     assert!(both.load_balancers.shown().is_some() && both.classic_load_balancers.shown().is_some());
     assert_eq!(observe_named(account, None, &NAMES, &[NAME]), both, "the VPC by tag");
     account.reset_describes();
-    assert_eq!(
-        observe_named(&FakeAccount::new(), None, &NAMES, &[NAME]),
-        Observed::default()
-    );
+    assert_eq!(observe_named(&FakeAccount::new(), None, &NAMES, &[NAME]), Observed::default());
     assert_eq!(observe_named(account, vpc, &[], &[]), Observed::default());
     let mut counts = account.describes();
     counts.retain(|action, _| action.contains("LoadBalancer") || action.contains("Tags"));
@@ -48,9 +39,7 @@ fn an_observation_shows_classic_balancers_of_the_vpc_and_namesakes() {
     account.add_classic_load_balancer("other", &network.vpc, &[&network.subnet], Tags::new());
     let seen = network.observe_classic();
     let shown = seen.shown().unwrap().iter();
-    let shown: Vec<_> = shown
-        .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
-        .collect();
+    let shown: Vec<_> = shown.map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes)).collect();
     assert_eq!(shown, [(NAME, 0, &Seen::NotAsked), ("other", 0, &Seen::NotAsked)]);
 }
 
@@ -88,11 +77,7 @@ fn a_refused_classic_describe_fails_the_kind_or_a_part() {
     let table = [
         ("DescribeClassicLoadBalancers", [false, false], "DescribeLoadBalancers"),
         ("DescribeClassicTags", [false, false], "DescribeTags"),
-        (
-            "DescribeClassicLoadBalancerAttributes",
-            [true, false],
-            "DescribeLoadBalancerAttributes",
-        ),
+        ("DescribeClassicLoadBalancerAttributes", [true, false], "DescribeLoadBalancerAttributes"),
         ("DescribeLoadBalancers", [true, true], ""),
         ("DescribeTags", [true, true], ""),
     ];
@@ -103,21 +88,13 @@ fn a_refused_classic_describe_fails_the_kind_or_a_part() {
         assert_eq!(seen.load_balancers.shown().is_some(), !operation.is_empty(), "{name}");
         let balancers = &seen.classic_load_balancers;
         let attributes = balancers.shown().map(|balancers| &balancers[0].attributes);
-        let is_seen = [
-            balancers.shown().is_some(),
-            attributes.is_some_and(|attributes| attributes.shown().is_some()),
-        ];
+        let is_seen = [balancers.shown().is_some(), attributes.is_some_and(|attributes| attributes.shown().is_some())];
         assert_eq!(is_seen, expected, "{name}");
-        let errors = [
-            balancers.answer().err().flatten(),
-            attributes.and_then(|attributes| attributes.answer().err().flatten()),
-        ];
+        let errors =
+            [balancers.answer().err().flatten(), attributes.and_then(|attributes| attributes.answer().err().flatten())];
         let error = errors.into_iter().flatten().next();
         assert_eq!(error.map_or("", |error| error.operation), operation, "{name}");
-        assert!(
-            error.is_none_or(|error| error.class == ErrorClass::Unauthorized),
-            "{name}"
-        );
+        assert!(error.is_none_or(|error| error.class == ErrorClass::Unauthorized), "{name}");
     }
 }
 

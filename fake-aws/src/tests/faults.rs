@@ -6,11 +6,7 @@ use crate::Fault;
 #[test]
 fn a_fault_decides_answer_and_effect_of_one_call() {
     let table = [
-        (
-            Fault::Refused("UnauthorizedOperation"),
-            Some(ErrorClass::Unauthorized),
-            0,
-        ),
+        (Fault::Refused("UnauthorizedOperation"), Some(ErrorClass::Unauthorized), 0),
         (Fault::Refused("VpcLimitExceeded"), Some(ErrorClass::QuotaExceeded), 0),
         (Fault::Throttled, Some(ErrorClass::Throttled), 0),
         (Fault::AnswerLost, Some(ErrorClass::NoAnswer), 1),
@@ -47,10 +43,7 @@ fn a_call_that_ec2_refuses_is_refused_behind_a_lost_answer() {
 fn an_ended_process_gets_no_answers_until_it_starts_again() {
     let account = FakeAccount::new();
     account.fail(0, Fault::CrashAfter);
-    let scope = Scope {
-        cluster: "dev".to_owned(),
-        ..Scope::default()
-    };
+    let scope = Scope { cluster: "dev".to_owned(), ..Scope::default() };
     assert_eq!(attempt(&account, create_gateway()), None);
     assert_eq!(attempt(&account, create_gateway()), None);
     assert!(account.observe(&scope).now_or_never().is_none());

@@ -179,16 +179,9 @@ fn an_internal_load_balancer_does_not_hold_the_gateway() {
 fn an_observation_without_names_or_vpc_asks_for_no_load_balancers() {
     let network = Network::new();
     network.make_balancer();
-    assert_eq!(
-        observe_load_balancers(&network.account, Some(&network.vpc), &[]),
-        Observed::default()
-    );
+    assert_eq!(observe_load_balancers(&network.account, Some(&network.vpc), &[]), Observed::default());
     assert!(!network.account.describes().contains_key("DescribeLoadBalancers"));
-    assert_eq!(
-        observe_load_balancers(&network.account, None, &NAMES),
-        network.observe(),
-        "the VPC by tag"
-    );
+    assert_eq!(observe_load_balancers(&network.account, None, &NAMES), network.observe(), "the VPC by tag");
     let account = FakeAccount::new();
     assert_eq!(observe_load_balancers(&account, None, &NAMES), Observed::default());
 }
@@ -204,13 +197,8 @@ fn an_observation_shows_load_balancers_of_the_vpc_and_namesakes() {
     account.add_listener(&here, 80, "arn:aws:9", Tags::new());
     let seen = network.observe();
     let shown = seen.load_balancers.shown().unwrap().iter();
-    let shown: Vec<_> = shown
-        .map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes))
-        .collect();
-    assert_eq!(
-        shown,
-        [("dev-apiserver", 0, &Seen::NotAsked), ("other", 0, &Seen::NotAsked)]
-    );
+    let shown: Vec<_> = shown.map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes)).collect();
+    assert_eq!(shown, [("dev-apiserver", 0, &Seen::NotAsked), ("other", 0, &Seen::NotAsked)]);
     assert_eq!(seen.listeners, Seen::Shown(vec![]), "of owned ones only");
 }
 

@@ -34,9 +34,7 @@ use super::FakeAccount;
 const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
 
 fn tags(pairs: &[(&str, &str)]) -> Tags {
-    let pairs = pairs
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     pairs.collect()
 }
 
@@ -62,9 +60,7 @@ fn made(account: &FakeAccount, made_by: impl Into<Call<String>>) -> String {
 
 /// The code of a refusal; empty if the call succeeds.
 fn code(answer: Result<Answer, CloudError>) -> String {
-    answer
-        .err()
-        .map_or_else(String::new, |error| error.code.unwrap_or_default())
+    answer.err().map_or_else(String::new, |error| error.code.unwrap_or_default())
 }
 
 fn observe(account: &FakeAccount, vpc: Option<&str>) -> Observed {
@@ -80,12 +76,7 @@ fn observe_addresses(account: &FakeAccount, vpc: Option<&str>, addresses: &[&str
         addresses: addresses.iter().map(|id| (*id).to_owned()).collect(),
         ..Scope::default()
     };
-    account
-        .observe(&scope)
-        .now_or_never()
-        .expect("the observation completes")
-        .unwrap()
-        .ec2
+    account.observe(&scope).now_or_never().expect("the observation completes").unwrap().ec2
 }
 
 fn seconds(count: u64) -> Duration {
@@ -93,10 +84,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 fn create_vpc(cidr_block: &str) -> vpcs::Call<String> {
-    vpcs::Call::CreateVpc {
-        cidr_block: cidr_block.to_owned(),
-        tags: owned(),
-    }
+    vpcs::Call::CreateVpc { cidr_block: cidr_block.to_owned(), tags: owned() }
 }
 
 fn delete_vpc(vpc: &str) -> vpcs::Call<String> {
@@ -113,9 +101,7 @@ fn create_subnet(vpc: &str, cidr_block: &str, zone: &str) -> subnets::Call<Strin
 }
 
 fn delete_subnet(subnet: &str) -> subnets::Call<String> {
-    subnets::Call::DeleteSubnet {
-        subnet: subnet.to_owned(),
-    }
+    subnets::Call::DeleteSubnet { subnet: subnet.to_owned() }
 }
 
 fn create_gateway() -> gateways::Call<String> {
@@ -123,30 +109,19 @@ fn create_gateway() -> gateways::Call<String> {
 }
 
 fn attach(gateway: &str, vpc: &str) -> gateways::Call<String> {
-    gateways::Call::AttachInternetGateway {
-        gateway: gateway.to_owned(),
-        vpc: vpc.to_owned(),
-    }
+    gateways::Call::AttachInternetGateway { gateway: gateway.to_owned(), vpc: vpc.to_owned() }
 }
 
 fn detach(gateway: &str, vpc: &str) -> gateways::Call<String> {
-    gateways::Call::DetachInternetGateway {
-        gateway: gateway.to_owned(),
-        vpc: vpc.to_owned(),
-    }
+    gateways::Call::DetachInternetGateway { gateway: gateway.to_owned(), vpc: vpc.to_owned() }
 }
 
 fn delete_gateway(gateway: &str) -> gateways::Call<String> {
-    gateways::Call::DeleteInternetGateway {
-        gateway: gateway.to_owned(),
-    }
+    gateways::Call::DeleteInternetGateway { gateway: gateway.to_owned() }
 }
 
 fn allocate() -> nat_gateways::Call<String> {
-    nat_gateways::Call::AllocateAddress {
-        public_ipv4_pool: None,
-        tags: owned(),
-    }
+    nat_gateways::Call::AllocateAddress { public_ipv4_pool: None, tags: owned() }
 }
 
 fn create_nat_gateway(subnet: &str, address: &str, token: &str) -> nat_gateways::Call<String> {
@@ -159,15 +134,11 @@ fn create_nat_gateway(subnet: &str, address: &str, token: &str) -> nat_gateways:
 }
 
 fn delete_nat_gateway(gateway: &str) -> nat_gateways::Call<String> {
-    nat_gateways::Call::DeleteNatGateway {
-        gateway: gateway.to_owned(),
-    }
+    nat_gateways::Call::DeleteNatGateway { gateway: gateway.to_owned() }
 }
 
 fn release(address: &str) -> nat_gateways::Call<String> {
-    nat_gateways::Call::ReleaseAddress {
-        address: address.to_owned(),
-    }
+    nat_gateways::Call::ReleaseAddress { address: address.to_owned() }
 }
 
 /// An account with what a NAT gateway needs, all of it added by hand.

@@ -118,10 +118,7 @@ fn nat_gateways_have_a_quota_for_each_zone() {
     assert_eq!(create(&network.subnet, "four"), "", "a failed one does not count");
     account.advance(seconds(20));
     let last = account.nat_gateways().pop().unwrap();
-    assert_eq!(
-        (last.state, network.call(delete_nat_gateway(&last.id))),
-        (Available, String::new())
-    );
+    assert_eq!((last.state, network.call(delete_nat_gateway(&last.id))), (Available, String::new()));
     assert_eq!(create(&network.subnet, "five"), "NatGatewayLimitExceeded", "deleting");
     account.advance(seconds(20));
     assert_eq!(create(&network.subnet, "five"), "", "a deleted one does not count");
@@ -160,11 +157,7 @@ fn a_test_plans_how_many_nat_gateways_fail_and_why() {
         made(account, create_nat_gateway(&network.subnet, &address, token));
     }
     account.advance(seconds(20));
-    let failures: Vec<_> = account
-        .nat_gateways()
-        .into_iter()
-        .map(|gateway| gateway.failure)
-        .collect();
+    let failures: Vec<_> = account.nat_gateways().into_iter().map(|gateway| gateway.failure).collect();
     let planned = Some("InternalError: Please try again.".to_owned());
     assert_eq!(failures, [planned.clone(), planned, None]);
 }
@@ -172,9 +165,7 @@ fn a_test_plans_how_many_nat_gateways_fail_and_why() {
 #[test]
 fn a_nat_gateway_deleted_while_pending_never_fails() {
     let network = Network::new();
-    network
-        .account
-        .fail_nat_gateways(1, "InternalError", "Please try again.");
+    network.account.fail_nat_gateways(1, "InternalError", "Please try again.");
     let gateway = network.make_nat_gateway("one");
     network.account.advance(seconds(10));
     call(&network.account, delete_nat_gateway(&gateway)).unwrap();
@@ -185,9 +176,7 @@ fn a_nat_gateway_deleted_while_pending_never_fails() {
 #[test]
 fn a_failed_nat_gateway_is_deleted_after_an_hour() {
     let network = Network::new();
-    network
-        .account
-        .fail_nat_gateways(1, "InternalError", "Please try again.");
+    network.account.fail_nat_gateways(1, "InternalError", "Please try again.");
     network.make_nat_gateway("one");
     network.account.advance(seconds(20 + 3599));
     assert_eq!((network.state(), network.is_associated()), (Failed, true));
@@ -204,10 +193,7 @@ fn a_nat_gateway_keeps_its_subnet_and_internet_gateway() {
     account.fail_nat_gateways(1, "InternalError", "Please try again.");
     let gateway = network.make_nat_gateway("one");
     let attempts = || {
-        [
-            network.call(delete_subnet(&network.subnet)),
-            network.call(detach(&network.internet_gateway, &network.vpc)),
-        ]
+        [network.call(delete_subnet(&network.subnet)), network.call(detach(&network.internet_gateway, &network.vpc))]
     };
     let refused = ["DependencyViolation"; 2];
     assert_eq!((network.state(), attempts()), (Pending, refused.map(str::to_owned)));
@@ -229,13 +215,7 @@ fn a_fresh_nat_gateway_is_hidden_from_observations_and_calls() {
         behaviour.hidden_tags = seconds(15);
     });
     let gateway = network.make_nat_gateway("one");
-    let seen = || {
-        observe(account, Some(&network.vpc))
-            .nat_gateways
-            .shown()
-            .unwrap()
-            .clone()
-    };
+    let seen = || observe(account, Some(&network.vpc)).nat_gateways.shown().unwrap().clone();
     assert_eq!(seen(), []);
     assert_eq!(network.make_nat_gateway("one"), gateway);
     assert_eq!(network.call(delete_nat_gateway(&gateway)), "NatGatewayNotFound");
@@ -274,10 +254,7 @@ fn a_user_adds_and_deletes_nat_gateways_by_hand() {
     assert!(network.is_associated());
     assert!(account.set_tags(&gateway, Tags::new()));
     assert!(account.set_tags(&network.address, Tags::new()));
-    assert_eq!(
-        (network.only().tags, account.addresses()[0].tags.clone()),
-        Default::default()
-    );
+    assert_eq!((network.only().tags, account.addresses()[0].tags.clone()), Default::default());
     assert!(account.remove_nat_gateway(&gateway));
     assert_eq!(network.state(), Deleting);
     account.advance(seconds(20));

@@ -82,18 +82,10 @@ fn fresh_resources_are_hidden_from_observations_and_calls() {
     assert!(seen.internet_gateways.shown().unwrap().is_empty());
     assert_eq!(seen.dns, Seen::NotAsked);
     assert!(observe(&account, Some(&foreign)).subnets.shown().unwrap().is_empty());
-    let not_found = [
-        "InvalidVpcID.NotFound",
-        "InvalidSubnetID.NotFound",
-        "InvalidInternetGatewayID.NotFound",
-    ];
+    let not_found = ["InvalidVpcID.NotFound", "InvalidSubnetID.NotFound", "InvalidInternetGatewayID.NotFound"];
     assert_eq!(refused(), not_found);
     let conflict = create_subnet(&foreign, "10.0.0.0/24", "eu-west-1a");
-    assert_eq!(
-        code(call(&account, conflict)),
-        "InvalidSubnet.Conflict",
-        "hidden, but there"
-    );
+    assert_eq!(code(call(&account, conflict)), "InvalidSubnet.Conflict", "hidden, but there");
     account.advance(seconds(1));
     assert_eq!(refused(), ["", "", ""]);
     assert_eq!(observe(&account, Some(&vpc)).vpcs.shown().unwrap().len(), 1);

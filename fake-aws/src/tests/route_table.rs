@@ -6,11 +6,7 @@ use super::*;
 const ALL: &str = "0.0.0.0/0";
 
 fn create_table(vpc: &str, token: &str) -> Call<String> {
-    Call::CreateRouteTable {
-        vpc: vpc.to_owned(),
-        client_token: token.to_owned(),
-        tags: owned(),
-    }
+    Call::CreateRouteTable { vpc: vpc.to_owned(), client_token: token.to_owned(), tags: owned() }
 }
 
 fn to_internet(gateway: &str) -> NewRouteTarget<String> {
@@ -22,45 +18,27 @@ fn to_nat(gateway: &str) -> NewRouteTarget<String> {
 }
 
 fn create_route(table: &str, destination: &str, target: NewRouteTarget<String>) -> Call<String> {
-    Call::CreateRoute {
-        table: table.to_owned(),
-        destination: destination.to_owned(),
-        target,
-    }
+    Call::CreateRoute { table: table.to_owned(), destination: destination.to_owned(), target }
 }
 
 fn replace_route(table: &str, destination: &str, target: NewRouteTarget<String>) -> Call<String> {
-    Call::ReplaceRoute {
-        table: table.to_owned(),
-        destination: destination.to_owned(),
-        target,
-    }
+    Call::ReplaceRoute { table: table.to_owned(), destination: destination.to_owned(), target }
 }
 
 fn associate(table: &str, subnet: &str) -> Call<String> {
-    Call::AssociateRouteTable {
-        table: table.to_owned(),
-        subnet: subnet.to_owned(),
-    }
+    Call::AssociateRouteTable { table: table.to_owned(), subnet: subnet.to_owned() }
 }
 
 fn replace_association(association: &str, table: &str) -> Call<String> {
-    Call::ReplaceRouteTableAssociation {
-        association: association.to_owned(),
-        table: table.to_owned(),
-    }
+    Call::ReplaceRouteTableAssociation { association: association.to_owned(), table: table.to_owned() }
 }
 
 fn disassociate(association: &str) -> Call<String> {
-    Call::DisassociateRouteTable {
-        association: association.to_owned(),
-    }
+    Call::DisassociateRouteTable { association: association.to_owned() }
 }
 
 fn delete_table(table: &str) -> Call<String> {
-    Call::DeleteRouteTable {
-        table: table.to_owned(),
-    }
+    Call::DeleteRouteTable { table: table.to_owned() }
 }
 
 impl Network {
@@ -76,9 +54,7 @@ impl Network {
     /// Destinations and targets.
     fn routes(&self, table: &str) -> Vec<(String, String)> {
         let routes = self.table(table).routes.into_iter();
-        routes
-            .map(|route| (route.destination, route.target.id().to_owned()))
-            .collect()
+        routes.map(|route| (route.destination, route.target.id().to_owned())).collect()
     }
 
     /// The id of the last association.
@@ -95,21 +71,14 @@ fn route(destination: &str, target: &str) -> (String, String) {
 fn a_vpc_has_a_main_route_table_that_goes_with_it() {
     for by_hand in [true, false] {
         let account = FakeAccount::new();
-        let vpc = if by_hand {
-            account.add_vpc("10.0.0.0/16", owned())
-        } else {
-            made(&account, create_vpc("10.0.0.0/16"))
-        };
+        let vpc =
+            if by_hand { account.add_vpc("10.0.0.0/16", owned()) } else { made(&account, create_vpc("10.0.0.0/16")) };
         assert!(account.add_cidr_block(&vpc, "10.1.0.0/16"));
         let seen = observe(&account, Some(&vpc)).route_tables.shown().unwrap().clone();
         assert_eq!(seen, account.route_tables());
         let main = &seen[0];
         assert_eq!((main.is_main, &main.vpc_id, &main.tags), (true, &vpc, &Tags::new()));
-        let routes: Vec<_> = main
-            .routes
-            .iter()
-            .map(|route| (&route.destination[..], route.target.id()))
-            .collect();
+        let routes: Vec<_> = main.routes.iter().map(|route| (&route.destination[..], route.target.id())).collect();
         assert_eq!(routes, [("10.0.0.0/16", "local"), ("10.1.0.0/16", "local")]);
         assert_eq!(code(call(&account, delete_table(&main.id))), "DependencyViolation");
         assert!(!account.remove_route_table(&main.id));
@@ -187,15 +156,8 @@ fn a_route_needs_a_target_in_the_vpc_of_its_table() {
         let replace = replace_route(&table, "10.9.0.0/16", target.clone());
         assert_eq!(network.call(replace), expected, "{target:?}");
     }
-    assert_eq!(
-        network.call(create_route(&table, ALL, to_internet(&network.internet_gateway))),
-        ""
-    );
-    assert_eq!(
-        network.call(create_route(&table, "10.8.7.0/16", to_nat(&nat))),
-        "",
-        "a pending one"
-    );
+    assert_eq!(network.call(create_route(&table, ALL, to_internet(&network.internet_gateway))), "");
+    assert_eq!(network.call(create_route(&table, "10.8.7.0/16", to_nat(&nat))), "", "a pending one");
     let routes = [
         route("10.0.0.0/16", "local"),
         route("10.9.0.0/16", "pcx-1"),
@@ -226,10 +188,7 @@ fn a_route_is_created_once_and_replaced_where_it_is() {
     for (call, expected) in calls {
         assert_eq!(network.call(call.clone()), expected, "{call:?}");
     }
-    assert_eq!(
-        network.routes(&table),
-        [route("10.0.0.0/16", "local"), route(ALL, &nat)]
-    );
+    assert_eq!(network.routes(&table), [route("10.0.0.0/16", "local"), route(ALL, &nat)]);
 }
 
 #[test]
@@ -238,18 +197,11 @@ fn routes_to_gateways_that_are_gone_stay_as_black_holes() {
     let account = &network.account;
     let [public, private] = ["one", "two"].map(|token| network.make_table(token));
     let nat = network.make_nat_gateway("one");
-    call(
-        account,
-        create_route(&public, ALL, to_internet(&network.internet_gateway)),
-    )
-    .unwrap();
+    call(account, create_route(&public, ALL, to_internet(&network.internet_gateway))).unwrap();
     call(account, create_route(&private, ALL, to_nat(&nat))).unwrap();
     let targets = || {
         let tables = account.contents().vpcs.remove(0).route_tables;
-        let targets: Vec<_> = tables
-            .into_iter()
-            .map(|mut table| table.routes.remove(ALL).unwrap())
-            .collect();
+        let targets: Vec<_> = tables.into_iter().map(|mut table| table.routes.remove(ALL).unwrap()).collect();
         targets
     };
     assert_eq!(targets(), ["igw", "nat of 10.0.0.0/24"]);
@@ -286,10 +238,7 @@ fn a_subnet_has_one_association_that_moves() {
     }
     let old = network.association(&first).unwrap();
     let calls = [
-        (
-            replace_association("rtbassoc-9", &second),
-            "InvalidAssociationID.NotFound",
-        ),
+        (replace_association("rtbassoc-9", &second), "InvalidAssociationID.NotFound"),
         (replace_association(&old, "rtb-9"), "InvalidRouteTableID.NotFound"),
         (replace_association(&old, &elsewhere), "InvalidParameterValue"),
         (replace_association(&old, &second), ""),
@@ -339,11 +288,7 @@ fn a_fresh_route_table_is_hidden_and_its_tags_come_later() {
     });
     let table = network.make_table("one");
     let seen = || {
-        let tables = observe(account, Some(&network.vpc))
-            .route_tables
-            .shown()
-            .unwrap()
-            .clone();
+        let tables = observe(account, Some(&network.vpc)).route_tables.shown().unwrap().clone();
         tables.into_iter().find(|known| !known.is_main).map(|known| known.tags)
     };
     let calls = || [associate(&table, &network.subnet), delete_table(&table)].map(|call| network.call(call));
@@ -381,10 +326,7 @@ fn a_user_changes_route_tables_by_hand() {
     assert_eq!(changed.subnets, ["10.0.0.0/24"]);
     assert!(account.set_route(&table, ALL, None));
     assert!(account.set_association_of_subnet(subnet, None));
-    assert!(
-        !account.set_association_of_subnet(subnet, None),
-        "there is none any more"
-    );
+    assert!(!account.set_association_of_subnet(subnet, None), "there is none any more");
     assert!(!account.set_association_of_subnet(subnet, Some("rtb-9")));
     assert!(!account.set_route("rtb-9", ALL, None));
     assert!(contents().routes.is_empty() && contents().subnets.is_empty());

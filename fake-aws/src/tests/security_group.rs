@@ -13,31 +13,19 @@ fn create_group(vpc: &str, name: &str) -> Call<String> {
 }
 
 fn authorize(group: &str, rules: &[Rule<String>]) -> Call<String> {
-    Call::AuthorizeSecurityGroupIngress {
-        group: group.to_owned(),
-        rules: rules.to_vec(),
-    }
+    Call::AuthorizeSecurityGroupIngress { group: group.to_owned(), rules: rules.to_vec() }
 }
 
 fn revoke(group: &str, rules: &[Rule<String>]) -> Call<String> {
-    Call::RevokeSecurityGroupIngress {
-        group: group.to_owned(),
-        rules: rules.to_vec(),
-    }
+    Call::RevokeSecurityGroupIngress { group: group.to_owned(), rules: rules.to_vec() }
 }
 
 fn delete_group(group: &str) -> Call<String> {
-    Call::DeleteSecurityGroup {
-        group: group.to_owned(),
-    }
+    Call::DeleteSecurityGroup { group: group.to_owned() }
 }
 
 fn rule(port: i64, source: Source<String>) -> Rule<String> {
-    Rule {
-        traffic: Traffic::new("tcp", port, port),
-        source,
-        description: "a rule".to_owned(),
-    }
+    Rule { traffic: Traffic::new("tcp", port, port), source, description: "a rule".to_owned() }
 }
 
 fn from_range(port: i64, range: &str) -> Rule<String> {
@@ -50,10 +38,7 @@ fn from_group(port: i64, group: &str) -> Rule<String> {
 
 /// The same rule with another description.
 fn described(rule: &Rule<String>) -> Rule<String> {
-    Rule {
-        description: "the same rule".to_owned(),
-        ..rule.clone()
-    }
+    Rule { description: "the same rule".to_owned(), ..rule.clone() }
 }
 
 impl Network {
@@ -78,11 +63,8 @@ impl Network {
 fn a_vpc_has_a_default_security_group_that_goes_with_it() {
     for by_hand in [true, false] {
         let account = FakeAccount::new();
-        let vpc = if by_hand {
-            account.add_vpc("10.0.0.0/16", owned())
-        } else {
-            made(&account, create_vpc("10.0.0.0/16"))
-        };
+        let vpc =
+            if by_hand { account.add_vpc("10.0.0.0/16", owned()) } else { made(&account, create_vpc("10.0.0.0/16")) };
         let seen = observe(&account, Some(&vpc)).security_groups.shown().unwrap().clone();
         assert_eq!(seen, account.security_groups());
         let [group] = &seen[..] else {
@@ -164,20 +146,11 @@ fn rules_are_added_once_and_all_or_none() {
     network.assert_answers(&[
         (authorize("sg-9", &both), "InvalidGroup.NotFound"),
         (authorize(&group, &[from_range(22, "all")]), "InvalidParameterValue"),
-        (
-            authorize(&group, &[ssh.clone(), https.clone(), described(&ssh)]),
-            "InvalidParameterValue",
-        ),
+        (authorize(&group, &[ssh.clone(), https.clone(), described(&ssh)]), "InvalidParameterValue"),
         (authorize(&group, &both[..1]), ""),
         (authorize(&group, &both[..1]), "InvalidPermission.Duplicate"),
-        (
-            authorize(&group, &[https.clone(), described(&ssh)]),
-            "InvalidPermission.Duplicate",
-        ),
-        (
-            authorize(&group, &[from_range(22, "10.9.9.9/8")]),
-            "InvalidPermission.Duplicate",
-        ),
+        (authorize(&group, &[https.clone(), described(&ssh)]), "InvalidPermission.Duplicate"),
+        (authorize(&group, &[from_range(22, "10.9.9.9/8")]), "InvalidPermission.Duplicate"),
     ]);
     assert_eq!(network.group(&group).ingress, both[..1]);
     network.assert_answers(&[(authorize(&group, &both[1..]), "")]);
@@ -193,10 +166,7 @@ fn a_rule_has_the_first_address_of_its_range() {
     network.assert_answers(&[
         (authorize(&group, &rules), ""),
         (authorize(&group, &[ipv6("10.0.0.0/8")]), "InvalidParameterValue"),
-        (
-            authorize(&group, &[ipv6("2001:db8:1::/32")]),
-            "InvalidPermission.Duplicate",
-        ),
+        (authorize(&group, &[ipv6("2001:db8:1::/32")]), "InvalidPermission.Duplicate"),
     ]);
     let stored = [from_range(22, "100.68.0.0/18"), ipv6("2001:db8::/32")];
     assert_eq!(network.group(&group).ingress, stored);
@@ -246,10 +216,7 @@ fn rules_are_removed_whatever_their_descriptions_are() {
     network.assert_answers(&[
         (revoke("sg-9", std::slice::from_ref(&ssh)), "InvalidGroup.NotFound"),
         (revoke(&group, &[ssh.clone(), other]), "InvalidPermission.NotFound"),
-        (
-            revoke(&group, &[from_range(22, "10.0.0.0/9")]),
-            "InvalidPermission.NotFound",
-        ),
+        (revoke(&group, &[from_range(22, "10.0.0.0/9")]), "InvalidPermission.NotFound"),
     ]);
     assert_eq!(network.group(&group).ingress.len(), 2);
     network.assert_answers(&[
@@ -298,15 +265,8 @@ fn a_fresh_security_group_is_hidden_and_its_tags_come_later() {
     account.advance(seconds(10));
     let group = network.make_group("one");
     let seen = || {
-        let groups = observe(account, Some(&network.vpc))
-            .security_groups
-            .shown()
-            .unwrap()
-            .clone();
-        groups
-            .into_iter()
-            .find(|known| known.id == group)
-            .map(|known| known.tags)
+        let groups = observe(account, Some(&network.vpc)).security_groups.shown().unwrap().clone();
+        groups.into_iter().find(|known| known.id == group).map(|known| known.tags)
     };
     let https = [from_range(443, "0.0.0.0/0")];
     let calls = || {
@@ -323,10 +283,7 @@ fn a_fresh_security_group_is_hidden_and_its_tags_come_later() {
     let missing = "InvalidGroup.NotFound";
     let no_rule = "InvalidPermission.NotFound";
     assert_eq!(calls(), [missing, missing, missing, no_rule, missing]);
-    assert_eq!(
-        network.call(create_group(&network.vpc, "one")),
-        "InvalidGroup.Duplicate"
-    );
+    assert_eq!(network.call(create_group(&network.vpc, "one")), "InvalidGroup.Duplicate");
     account.advance(seconds(10));
     assert_eq!(seen(), Some(Tags::new()));
     account.advance(seconds(10));
@@ -360,10 +317,7 @@ fn contents_name_the_groups_that_are_sources() {
         let sources = group.rules.iter().map(|rule| rule.source.as_str());
         (&group.name[..], &group.description[..], sources.collect::<Vec<_>>())
     };
-    assert_eq!(
-        words(0),
-        ("one", "the group one", vec!["10.0.0.0/8", "group two", "pl-1"])
-    );
+    assert_eq!(words(0), ("one", "the group one", vec!["10.0.0.0/8", "group two", "pl-1"]));
     assert_eq!(words(1), ("two", "the group two", vec!["no group"]));
     assert_eq!((groups.len(), &groups[0].tags), (2, &owned()));
     assert_eq!(groups[0].rules[0].description, "a rule");

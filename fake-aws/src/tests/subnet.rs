@@ -4,10 +4,7 @@ use capa_cloud::ec2::subnet::{Attribute, Call};
 use super::*;
 
 fn modify(subnet: &str, attribute: Attribute) -> Call<String> {
-    Call::ModifySubnetAttribute {
-        subnet: subnet.to_owned(),
-        attribute,
-    }
+    Call::ModifySubnetAttribute { subnet: subnet.to_owned(), attribute }
 }
 
 #[test]

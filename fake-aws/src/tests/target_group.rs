@@ -42,27 +42,18 @@ fn a_new_target_group_has_the_attributes_of_aws() {
 fn health_check_and_attributes_of_a_target_group_change() {
     let network = Network::new();
     let arn = network.make_target_group();
-    let modify = |group: &str| Call::ModifyTargetGroup {
-        group: group.to_owned(),
-        health_check: check("443"),
-    };
+    let modify = |group: &str| Call::ModifyTargetGroup { group: group.to_owned(), health_check: check("443") };
     let set = |group: &str| Call::ModifyTargetGroupAttributes {
         group: group.to_owned(),
         attributes: BTreeMap::from([("preserve_client_ip.enabled", "false".to_owned())]),
     };
     assert_eq!(network.call(modify("arn:aws:9")), "TargetGroupNotFound");
     assert_eq!(network.call(set("arn:aws:9")), "TargetGroupNotFound");
-    assert_eq!(
-        (network.call(modify(&arn)), network.call(set(&arn))),
-        Default::default()
-    );
+    assert_eq!((network.call(modify(&arn)), network.call(set(&arn))), Default::default());
     let group = network.account.target_groups().remove(0);
     assert_eq!(group.health_check, check("443"));
     let attributes = group.attributes.shown().unwrap();
-    assert_eq!(
-        (attributes.len(), &*attributes["preserve_client_ip.enabled"]),
-        (4, "false")
-    );
+    assert_eq!((attributes.len(), &*attributes["preserve_client_ip.enabled"]), (4, "false"));
 }
 
 #[test]
@@ -100,8 +91,7 @@ fn an_observation_asks_for_tags_of_target_groups_with_known_names() {
     account.add_target_group("apiserver-target-3", &other_vpc, 80, owned());
     let seen = network.observe();
     let shown = seen.target_groups.shown().unwrap().iter();
-    let shown: Vec<_> = shown
-        .map(|group| (&*group.name, group.tags.len(), group.attributes.shown().is_some()))
-        .collect();
+    let shown: Vec<_> =
+        shown.map(|group| (&*group.name, group.tags.len(), group.attributes.shown().is_some())).collect();
     assert_eq!(shown, [("apiserver-target-2", 1, true), ("foreign", 0, false)]);
 }

@@ -4,10 +4,7 @@ use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 use super::*;
 
 fn modify(vpc: &str, attribute: DnsAttribute) -> Call<String> {
-    Call::ModifyVpcAttribute {
-        vpc: vpc.to_owned(),
-        attribute,
-    }
+    Call::ModifyVpcAttribute { vpc: vpc.to_owned(), attribute }
 }
 
 #[test]

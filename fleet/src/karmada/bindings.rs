@@ -23,11 +23,7 @@ impl Remaining {
         if !uses(&binding.data, member) {
             return;
         }
-        let workloads = if is_refused(&binding.data) {
-            &mut self.blocked
-        } else {
-            &mut self.moving
-        };
+        let workloads = if is_refused(&binding.data) { &mut self.blocked } else { &mut self.moving };
         workloads.push(workload(binding));
     }
 }
@@ -50,12 +46,7 @@ fn is_refused(binding: &Value) -> bool {
 }
 
 fn workload(binding: &DynamicObject) -> String {
-    let field = |name: &str| {
-        binding
-            .data
-            .pointer(&format!("/spec/resource/{name}"))
-            .and_then(Value::as_str)
-    };
+    let field = |name: &str| binding.data.pointer(&format!("/spec/resource/{name}")).and_then(Value::as_str);
     let kind = field("kind").unwrap_or("Binding");
     let name = field("name").map_or_else(|| binding.name_any(), str::to_owned);
     match binding.namespace() {

@@ -46,17 +46,12 @@ impl Member {
             ("apiEndpoint", Some(json!(self.endpoint))),
             ("id", Some(json!(self.id))),
             ("secretRef", Some(json!({"namespace": NAMESPACE, "name": self.name}))),
-            (
-                "impersonatorSecretRef",
-                Some(json!({"namespace": NAMESPACE, "name": impersonator_secret(&self.name)})),
-            ),
+            ("impersonatorSecretRef", Some(json!({"namespace": NAMESPACE, "name": impersonator_secret(&self.name)}))),
             ("provider", provider),
             ("region", region),
             ("zones", zones),
         ];
-        let known = known
-            .into_iter()
-            .filter_map(|(field, value)| Some((field.to_owned(), value?)));
+        let known = known.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
         known.collect()
     }
 
@@ -90,10 +85,7 @@ impl ControlPlane {
     }
 
     fn clusters(&self) -> Api<DynamicObject> {
-        Api::all_with(
-            self.client.clone(),
-            &resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
-        )
+        Api::all_with(self.client.clone(), &resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"))
     }
 
     fn secrets(&self) -> Api<Secret> {
@@ -115,9 +107,7 @@ impl ControlPlane {
     /// API server stores nothing if nothing has changed.
     pub(crate) async fn write_member(&self, member: &Member) -> kube::Result<DynamicObject> {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        self.clusters()
-            .patch(&member.name, &parameters, &Patch::Apply(member.object()))
-            .await
+        self.clusters().patch(&member.name, &parameters, &Patch::Apply(member.object())).await
     }
 
     /// The time at which the credentials of a member have to be renewed; `None` if there are no credentials with this
@@ -143,9 +133,7 @@ impl ControlPlane {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-        namespaces
-            .patch(NAMESPACE, &parameters, &Patch::Apply(namespace))
-            .await?;
+        namespaces.patch(NAMESPACE, &parameters, &Patch::Apply(namespace)).await?;
         let name = member.name_any();
         let impersonator = json!({"token": in_base64(&tokens.impersonator)});
         let controller = json!({"token": in_base64(&tokens.controller), "caBundle": authority});
@@ -177,19 +165,15 @@ impl ControlPlane {
             "metadata": {"resourceVersion": member.resource_version()},
             "spec": {"taints": taints},
         });
-        self.clusters()
-            .patch(&member.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .map(drop)
+        self.clusters().patch(&member.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
     }
 
     /// The workloads that still have replicas in a member.
     pub(crate) async fn remaining(&self, member: &str) -> kube::Result<Remaining> {
         let mut remaining = Remaining::default();
-        for (kind, plural) in [
-            ("ResourceBinding", "resourcebindings"),
-            ("ClusterResourceBinding", "clusterresourcebindings"),
-        ] {
+        for (kind, plural) in
+            [("ResourceBinding", "resourcebindings"), ("ClusterResourceBinding", "clusterresourcebindings")]
+        {
             let resource = resource("work.karmada.io", "v1alpha2", kind, plural);
             let bindings: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             each(&bindings, |binding| remaining.add(&binding, member)).await?;
@@ -200,10 +184,7 @@ impl ControlPlane {
     /// Deletes the member with this UID.
     pub(crate) async fn delete(&self, member: &DynamicObject) -> kube::Result<()> {
         let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: member.uid(),
-                resource_version: None,
-            }),
+            preconditions: Some(Preconditions { uid: member.uid(), resource_version: None }),
             ..DeleteParams::default()
         };
         self.clusters().delete(&member.name_any(), &parameters).await.map(drop)

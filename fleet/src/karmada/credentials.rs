@@ -89,11 +89,7 @@ pub(crate) async fn request_tokens(client: &Client, member: &str, lifetime: Dura
     let now = Timestamp::now();
     let (controller, expires) = request_token(&accounts, &service_account(member), lifetime).await?;
     let (impersonator, _) = request_token(&accounts, IMPERSONATOR, lifetime).await?;
-    Ok(Tokens {
-        controller,
-        impersonator,
-        renew_at: renewal(now, expires),
-    })
+    Ok(Tokens { controller, impersonator, renew_at: renewal(now, expires) })
 }
 
 async fn request_token(
@@ -108,9 +104,7 @@ async fn request_token(
         },
         ..TokenRequest::default()
     };
-    let answer = accounts
-        .create_token_request(name, &PostParams::default(), &request)
-        .await?;
+    let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
     let granted = answer.status.ok_or_else(|| {
         let message = format!("the API server has granted no token to ServiceAccount {name}");
         kube::Error::Service(message.into())

@@ -12,12 +12,7 @@ use crate::names::{DRAIN_ANNOTATION, KARMADA_LABEL, MEMBER_NAME_ANNOTATION};
 const WORKLOADS_IN_MESSAGE: usize = 5;
 
 pub(super) fn joined(is_true: Option<bool>, reason: Reason, message: String) -> Finding {
-    Finding {
-        condition: ConditionType::Joined,
-        is_true,
-        reason,
-        message,
-    }
+    Finding { condition: ConditionType::Joined, is_true, reason, message }
 }
 
 pub(super) fn waiting() -> Finding {
@@ -46,10 +41,7 @@ pub(super) fn name_in_use(member: &DynamicObject) -> Finding {
 
 /// This cluster has another name in the Karmada.
 pub(super) fn member_already(member: &DynamicObject) -> Finding {
-    let message = format!(
-        "this cluster is a member of the Karmada already, as {}",
-        member.name_any()
-    );
+    let message = format!("this cluster is a member of the Karmada already, as {}", member.name_any());
     joined(Some(false), Reason::NameInUse, message)
 }
 
@@ -79,10 +71,7 @@ pub(super) fn leaving(member: &str) -> Finding {
 /// The finding about `Joined` that follows from Karmada's conditions of the member.
 pub(super) fn readiness(member: &DynamicObject) -> Finding {
     let conditions = member.data.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition["type"] == "Ready");
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     let name = member.name_any();
     match ready {
         Some(ready) if ready["status"] == "True" => joined(Some(true), Reason::Joined, format!("as member {name}")),
@@ -116,12 +105,7 @@ pub(super) fn drained(left: &Remaining) -> Finding {
         );
         (false, Reason::DrainBlocked, message)
     };
-    Finding {
-        condition: ConditionType::Drained,
-        is_true: Some(is_true),
-        reason,
-        message,
-    }
+    Finding { condition: ConditionType::Drained, is_true: Some(is_true), reason, message }
 }
 
 fn listed(workloads: &[String]) -> String {

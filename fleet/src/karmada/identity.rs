@@ -15,10 +15,7 @@ const CLUSTER_NAMESPACE_LABEL: &str = "cluster.x-k8s.io/cluster-namespace";
 
 /// The labels by which a member is recognised.
 pub(super) fn identity(cluster: &Cluster) -> [(&'static str, String); 2] {
-    [
-        (meta::CLUSTER_NAME_LABEL, cluster.name_any()),
-        (CLUSTER_NAMESPACE_LABEL, cluster.namespace().unwrap_or_default()),
-    ]
+    [(meta::CLUSTER_NAME_LABEL, cluster.name_any()), (CLUSTER_NAMESPACE_LABEL, cluster.namespace().unwrap_or_default())]
 }
 
 /// Whether the member belongs to the Cluster: its labels name the Cluster, and its id is the recorded one.

@@ -62,20 +62,13 @@ pub(crate) fn task(cluster: &Cluster) -> Task {
     match (record(cluster), wanted) {
         (None, None) => Task::Nothing,
         (None, Some(karmada)) => match member_name(cluster) {
-            Ok(member) => Task::Join {
-                karmada: karmada.clone(),
-                member,
-            },
+            Ok(member) => Task::Join { karmada: karmada.clone(), member },
             Err(chosen) => Task::Rename { chosen },
         },
-        (Some(record), Some(karmada)) if record.karmada == *karmada => Task::Keep {
-            record,
-            drain: meta::has_annotation(&cluster.metadata, DRAIN_ANNOTATION),
-        },
-        (Some(record), _) => Task::Leave {
-            record,
-            how: leaving(cluster, is_deleted),
-        },
+        (Some(record), Some(karmada)) if record.karmada == *karmada => {
+            Task::Keep { record, drain: meta::has_annotation(&cluster.metadata, DRAIN_ANNOTATION) }
+        }
+        (Some(record), _) => Task::Leave { record, how: leaving(cluster, is_deleted) },
     }
 }
 
@@ -148,20 +141,13 @@ mod tests {
     }
 
     fn recorded() -> Record {
-        Record {
-            karmada: "one".into(),
-            member: "team-a-prod".into(),
-            id: "u1".into(),
-        }
+        Record { karmada: "one".into(), member: "team-a-prod".into(), id: "u1".into() }
     }
 
     fn with_record(label: Option<&str>, more: &serde_json::Value) -> Cluster {
         let mut cluster = cluster(&json!({}), more);
         let annotations = cluster.annotations_mut();
-        annotations.insert(
-            MEMBERSHIP_ANNOTATION.into(),
-            serde_json::to_string(&recorded()).unwrap(),
-        );
+        annotations.insert(MEMBERSHIP_ANNOTATION.into(), serde_json::to_string(&recorded()).unwrap());
         if let Some(label) = label {
             cluster.labels_mut().insert(KARMADA_LABEL.into(), label.into());
         }
@@ -171,33 +157,17 @@ mod tests {
     #[test]
     fn the_label_joins_keeps_and_leaves() {
         assert_eq!(task(&cluster(&json!({}), &json!({}))), Task::Nothing);
-        let join = Task::Join {
-            karmada: "one".into(),
-            member: "team-a-prod".into(),
-        };
+        let join = Task::Join { karmada: "one".into(), member: "team-a-prod".into() };
         assert_eq!(task(&cluster(&json!({KARMADA_LABEL: "one"}), &json!({}))), join);
-        let keep = |drain| Task::Keep {
-            record: recorded(),
-            drain,
-        };
+        let keep = |drain| Task::Keep { record: recorded(), drain };
         assert_eq!(task(&with_record(Some("one"), &json!({}))), keep(false));
-        assert_eq!(
-            task(&with_record(Some("one"), &json!({DRAIN_ANNOTATION: ""}))),
-            keep(true)
-        );
-        let leave = |how| Task::Leave {
-            record: recorded(),
-            how,
-        };
+        assert_eq!(task(&with_record(Some("one"), &json!({DRAIN_ANNOTATION: ""}))), keep(true));
+        let leave = |how| Task::Leave { record: recorded(), how };
         assert_eq!(task(&with_record(None, &json!({}))), leave(Leaving::Drained));
         let force = json!({UNJOIN_ANNOTATION: "force"});
         assert_eq!(task(&with_record(None, &force)), leave(Leaving::Forced));
         assert_eq!(task(&with_record(Some("two"), &json!({}))), leave(Leaving::Drained));
-        assert_eq!(
-            task(&with_record(Some("one"), &force)),
-            keep(false),
-            "force alone asks for nothing"
-        );
+        assert_eq!(task(&with_record(Some("one"), &force)), keep(false), "force alone asks for nothing");
     }
 
     #[test]
@@ -205,13 +175,7 @@ mod tests {
         let deleted = json!("2026-01-01T00:00:00Z");
         let mut member = with_record(Some("one"), &json!({}));
         member.metadata.deletion_timestamp = serde_json::from_value(deleted.clone()).unwrap();
-        assert!(matches!(
-            task(&member),
-            Task::Leave {
-                how: Leaving::Deleted,
-                ..
-            }
-        ));
+        assert!(matches!(task(&member), Task::Leave { how: Leaving::Deleted, .. }));
         let mut newcomer = cluster(&json!({KARMADA_LABEL: "one"}), &json!({}));
         newcomer.metadata.deletion_timestamp = serde_json::from_value(deleted).unwrap();
         assert_eq!(task(&newcomer), Task::Nothing);
@@ -227,13 +191,8 @@ mod tests {
         };
         assert_eq!(of("team-a", "prod"), "team-a-prod");
         let long = "a".repeat(47);
-        let names = [
-            of("t", &long),
-            of("t", &format!("{long}b")),
-            of("t", "a.b"),
-            of("t", "a-b"),
-            of("t", "a-impersonator"),
-        ];
+        let names =
+            [of("t", &long), of("t", &format!("{long}b")), of("t", "a.b"), of("t", "a-b"), of("t", "a-impersonator")];
         for name in &names {
             assert!(is_member_name(name), "{name}");
         }
@@ -247,14 +206,7 @@ mod tests {
     fn a_chosen_name_is_one_that_karmada_takes() {
         let chosen = |name: &str| member_name(&cluster(&json!({}), &json!({MEMBER_NAME_ANNOTATION: name})));
         assert_eq!(chosen("frankfurt"), Ok("frankfurt".into()));
-        for name in [
-            "Frankfurt",
-            "",
-            "a/b",
-            "impersonator",
-            "prod-impersonator",
-            &"f".repeat(49),
-        ] {
+        for name in ["Frankfurt", "", "a/b", "impersonator", "prod-impersonator", &"f".repeat(49)] {
             assert_eq!(chosen(name), Err(name.into()));
         }
         let labelled = cluster(&json!({KARMADA_LABEL: "one"}), &json!({MEMBER_NAME_ANNOTATION: "Prod"}));

@@ -128,11 +128,7 @@ impl From<kube::Error> for Obstacle {
 
 impl Memberships {
     pub(crate) fn new(runtime: Runtime, settings: KarmadaSettings) -> Self {
-        Self {
-            runtime,
-            settings,
-            registering: Mutex::default(),
-        }
+        Self { runtime, settings, registering: Mutex::default() }
     }
 
     /// Whether the Cluster has the finalizer of a membership. The membership of such a Cluster is reconciled even if
@@ -201,11 +197,7 @@ impl Memberships {
             self.admit(&karmada, &secret, cluster)?;
             return Err(Obstacle::Found(waiting()));
         };
-        let record = Record {
-            karmada: secret,
-            member,
-            id,
-        };
+        let record = Record { karmada: secret, member, id };
         self.register(&karmada, cluster, &record, facts).await?;
         self.keep(&karmada, cluster, &record, false, facts).await
     }
@@ -306,9 +298,7 @@ impl Memberships {
             );
             Obstacle::Found(joined(Some(false), Reason::CredentialsRefused, message))
         })?;
-        control_plane
-            .write_credentials(member, &access.certificate_authority, &tokens)
-            .await?;
+        control_plane.write_credentials(member, &access.certificate_authority, &tokens).await?;
         Ok(())
     }
 
@@ -426,13 +416,9 @@ impl Memberships {
             "finalizers": finalizers,
             "annotations": {MEMBERSHIP_ANNOTATION: text},
         }});
-        let clusters: Api<Cluster> = Api::namespaced(
-            self.runtime.client.clone(),
-            cluster.metadata.namespace.as_deref().unwrap_or_default(),
-        );
-        let patched = clusters
-            .patch(&cluster.name_any(), &PatchParams::default(), &Patch::Merge(&patch))
-            .await;
+        let clusters: Api<Cluster> =
+            Api::namespaced(self.runtime.client.clone(), cluster.metadata.namespace.as_deref().unwrap_or_default());
+        let patched = clusters.patch(&cluster.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await;
         match patched {
             Ok(written) => {
                 self.runtime.writes.written(&written);

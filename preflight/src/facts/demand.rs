@@ -104,10 +104,7 @@ impl MachineDemand {
             return [id].into();
         }
         let role = self.role.into();
-        let serving = network
-            .subnets
-            .iter()
-            .filter(|subnet| subnet.serves(role) && !subnet.is_edge());
+        let serving = network.subnets.iter().filter(|subnet| subnet.serves(role) && !subnet.is_edge());
         let in_domain = serving.filter(|subnet| {
             let zone = subnet.availability_zone.as_ref();
             self.failure_domains.is_empty() || zone.is_none_or(|zone| self.failure_domains.contains(zone))
@@ -123,18 +120,11 @@ impl MachineDemand {
         let overrides = &self.spec.security_group_overrides;
         let of_all: Vec<&str> = if overrides.contains_key("node") {
             let roles = ["node", "lb"].into_iter();
-            roles
-                .filter_map(|role| overrides.get(role))
-                .map(String::as_str)
-                .collect()
+            roles.filter_map(|role| overrides.get(role)).map(String::as_str).collect()
         } else {
-            groups
-                .map(|groups| groups.all.iter().map(String::as_str).collect())
-                .unwrap_or_default()
+            groups.map(|groups| groups.all.iter().map(String::as_str).collect()).unwrap_or_default()
         };
-        let of_role = groups
-            .map(|groups| groups.of_role(self.role.into()))
-            .unwrap_or_default();
+        let of_role = groups.map(|groups| groups.of_role(self.role.into())).unwrap_or_default();
         let additional = self.spec.additional_security_groups.iter();
         of_all
             .into_iter()
@@ -180,9 +170,7 @@ impl Demand {
     /// Names of the instance profiles of all machines.
     pub fn instance_profiles(&self) -> BTreeSet<&str> {
         let machines = self.machines.iter();
-        machines
-            .filter_map(|machines| machines.instance_profile(&self.network))
-            .collect()
+        machines.filter_map(|machines| machines.instance_profile(&self.network)).collect()
     }
 
     /// The encryption keys that the volumes of all machines name.
@@ -204,11 +192,7 @@ impl Demand {
     /// Codes of the service quotas that the machines count towards.
     pub fn quota_codes(&self) -> BTreeSet<&'static str> {
         let code = |machines: &MachineDemand| {
-            if machines.is_spot() {
-                SPOT_VCPUS
-            } else {
-                ON_DEMAND_VCPUS
-            }
+            if machines.is_spot() { SPOT_VCPUS } else { ON_DEMAND_VCPUS }
         };
         self.machines.iter().map(code).collect()
     }
@@ -224,10 +208,7 @@ impl Demand {
         let subnets = self.network.subnets.iter();
         let serving = subnets.filter(|subnet| role.is_none_or(|role| subnet.serves(role.into())));
         let of_network = serving.map(|subnet| subnet.id.as_str());
-        let named = self
-            .machines
-            .iter()
-            .filter(|machines| role.is_none_or(|role| machines.role == role));
+        let named = self.machines.iter().filter(|machines| role.is_none_or(|role| machines.role == role));
         let named = named.filter_map(|machines| machines.spec.subnet.as_ref()?.id.as_deref());
         of_network.chain(named).collect()
     }
@@ -236,37 +217,21 @@ impl Demand {
     pub fn group_ids(&self, role: Option<RoleOfMachines>) -> BTreeSet<&str> {
         let groups = self.network.security_groups.as_ref();
         let of_network = groups.into_iter().flat_map(|groups| {
-            let of_role = [
-                (RoleOfMachines::ControlPlane, &groups.control_plane),
-                (RoleOfMachines::Worker, &groups.worker),
-            ];
-            let of_role = of_role
-                .into_iter()
-                .filter(move |(of, _)| role.is_none_or(|role| role == *of));
-            groups
-                .all
-                .iter()
-                .chain(of_role.flat_map(|(_, ids)| ids))
-                .map(String::as_str)
+            let of_role =
+                [(RoleOfMachines::ControlPlane, &groups.control_plane), (RoleOfMachines::Worker, &groups.worker)];
+            let of_role = of_role.into_iter().filter(move |(of, _)| role.is_none_or(|role| role == *of));
+            groups.all.iter().chain(of_role.flat_map(|(_, ids)| ids)).map(String::as_str)
         });
-        let machines = self
-            .machines
-            .iter()
-            .filter(|machines| role.is_none_or(|role| machines.role == role));
+        let machines = self.machines.iter().filter(|machines| role.is_none_or(|role| machines.role == role));
         let of_machines = machines.flat_map(|machines| machines.security_groups(&self.network));
         of_network.chain(of_machines).collect()
     }
 
     /// ARNs of the target groups of the control plane.
     pub fn target_group_arns(&self) -> BTreeSet<&str> {
-        let of_machines = self
-            .machines
-            .iter()
-            .flat_map(|machines| &machines.spec.control_plane_targets);
+        let of_machines = self.machines.iter().flat_map(|machines| &machines.spec.control_plane_targets);
         let targets = self.network.control_plane_targets.iter().chain(of_machines);
-        targets
-            .filter_map(|target| target.target_group_arn.as_deref())
-            .collect()
+        targets.filter_map(|target| target.target_group_arn.as_deref()).collect()
     }
 }
 
@@ -282,15 +247,10 @@ mod tests {
             "instanceProfiles": {"controlPlane": "masters", "worker": "nodes"},
             "bootstrapStorage": {"s3": {"bucket": "bootstrap"}},
         });
-        let machines = specs.into_iter().map(|spec| MachineDemand {
-            spec: serde_json::from_value(spec).unwrap(),
-            ..MachineDemand::default()
-        });
-        Demand {
-            network: serde_json::from_value(network).unwrap(),
-            machines: machines.collect(),
-            ..Demand::default()
-        }
+        let machines = specs
+            .into_iter()
+            .map(|spec| MachineDemand { spec: serde_json::from_value(spec).unwrap(), ..MachineDemand::default() });
+        Demand { network: serde_json::from_value(network).unwrap(), machines: machines.collect(), ..Demand::default() }
     }
 
     #[test]
@@ -322,10 +282,7 @@ mod tests {
                 {"deviceName": "/dev/sdd", "size": 20, "encryptionKey": "alias/a"},
             ],
         });
-        assert_eq!(
-            demand(vec![spec.clone(), spec]).encryption_keys(),
-            ["alias/a", "alias/b"].into()
-        );
+        assert_eq!(demand(vec![spec.clone(), spec]).encryption_keys(), ["alias/a", "alias/b"].into());
     }
 
     #[test]

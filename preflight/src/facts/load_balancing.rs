@@ -81,11 +81,7 @@ impl LoadBalancer {
     /// Whether the load balancer distributes connections to targets in other zones.
     pub fn is_cross_zone(&self) -> Option<bool> {
         let attributes = self.attributes.found()?;
-        Some(
-            attributes
-                .get("load_balancing.cross_zone.enabled")
-                .is_some_and(|value| value == "true"),
-        )
+        Some(attributes.get("load_balancing.cross_zone.enabled").is_some_and(|value| value == "true"))
     }
 }
 

@@ -146,11 +146,7 @@ fn ready(facts: &MemberFacts) -> Checked {
 fn user(facts: &MemberFacts) -> Checked {
     let user = known(&facts.user, "the user")?;
     if user.name == "system:anonymous" {
-        return problem(
-            facts,
-            "the user is system:anonymous",
-            "put valid credentials into the kubeconfig",
-        );
+        return problem(facts, "the user is system:anonymous", "put valid credentials into the kubeconfig");
     }
     Ok(Vec::new())
 }
@@ -168,19 +164,11 @@ fn discovery(facts: &MemberFacts) -> Checked {
 }
 
 fn writes(facts: &MemberFacts) -> Checked {
-    accepted(
-        facts,
-        &facts.dry_run,
-        "connect to kube-apiserver itself, with a user that may create Namespaces",
-    )
+    accepted(facts, &facts.dry_run, "connect to kube-apiserver itself, with a user that may create Namespaces")
 }
 
 fn watch(facts: &MemberFacts) -> Checked {
-    accepted(
-        facts,
-        &facts.watch,
-        "let the proxy in front of the API server pass answers on as they come",
-    )
+    accepted(facts, &facts.watch, "let the proxy in front of the API server pass answers on as they come")
 }
 
 fn latency(facts: &MemberFacts) -> Checked {
@@ -191,9 +179,7 @@ fn latency(facts: &MemberFacts) -> Checked {
     let severity = if milliseconds > TOO_SLOW { Blocking } else { Warning };
     let message = format!("one of 20 small requests takes {milliseconds} ms");
     let fix = "run the engine nearer to the cluster, or give the API server more room";
-    Ok(vec![
-        Problem::new(facts.server.clone(), message, fix).with_severity(severity),
-    ])
+    Ok(vec![Problem::new(facts.server.clone(), message, fix).with_severity(severity)])
 }
 
 fn clock(facts: &MemberFacts) -> Checked {
@@ -201,17 +187,11 @@ fn clock(facts: &MemberFacts) -> Checked {
     if ahead.unsigned_abs() <= APART {
         return Ok(Vec::new());
     }
-    let severity = if ahead.unsigned_abs() > TOO_FAR_APART {
-        Blocking
-    } else {
-        Warning
-    };
+    let severity = if ahead.unsigned_abs() > TOO_FAR_APART { Blocking } else { Warning };
     let (away, direction) = (ahead.unsigned_abs(), if ahead > 0 { "ahead" } else { "behind" });
     let message = format!("the clock of the API server is {away} s {direction}");
     let fix = "synchronize both clocks with a time server";
-    Ok(vec![
-        Problem::new(facts.server.clone(), message, fix).with_severity(severity),
-    ])
+    Ok(vec![Problem::new(facts.server.clone(), message, fix).with_severity(severity)])
 }
 
 fn id(facts: &MemberFacts) -> Checked {

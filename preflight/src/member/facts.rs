@@ -92,9 +92,6 @@ pub struct Resource {
 impl Resource {
     /// The resource of this version and name.
     pub fn new(api_version: impl Into<String>, plural: impl Into<String>) -> Self {
-        Self {
-            api_version: api_version.into(),
-            plural: plural.into(),
-        }
+        Self { api_version: api_version.into(), plural: plural.into() }
     }
 }

@@ -90,11 +90,8 @@ pub(super) const RULES: [Rule<MemberFacts>; 6] = [
 fn kinds(facts: &MemberFacts) -> Checked {
     let served = known(&facts.resources, "what is served")?;
     let is_missing = |(version, plural): &&(&str, &str)| !served.contains(&Resource::new(*version, *plural));
-    let missing: Vec<String> = NEEDED
-        .iter()
-        .filter(is_missing)
-        .map(|(version, plural)| format!("{plural} ({version})"))
-        .collect();
+    let missing: Vec<String> =
+        NEEDED.iter().filter(is_missing).map(|(version, plural)| format!("{plural} ({version})")).collect();
     if missing.is_empty() {
         return Ok(Vec::new());
     }
@@ -132,11 +129,7 @@ fn capacity(facts: &MemberFacts) -> Checked {
     if known(&facts.nodes, "the nodes")?.ready > 0 {
         return Ok(Vec::new());
     }
-    problem(
-        facts,
-        "no node is ready",
-        "add nodes, or place by weights and not by free room",
-    )
+    problem(facts, "no node is ready", "add nodes, or place by weights and not by free room")
 }
 
 fn leftovers(facts: &MemberFacts) -> Checked {

@@ -6,13 +6,8 @@ use super::facts::MemberFacts;
 use super::{api_server, karmada, workload};
 use crate::rule::Rule;
 
-static RULES: LazyLock<Vec<Rule<MemberFacts>>> = LazyLock::new(|| {
-    api_server::RULES
-        .into_iter()
-        .chain(karmada::RULES)
-        .chain(workload::RULES)
-        .collect()
-});
+static RULES: LazyLock<Vec<Rule<MemberFacts>>> =
+    LazyLock::new(|| api_server::RULES.into_iter().chain(karmada::RULES).chain(workload::RULES).collect());
 
 /// All rules about members, in the order of reports.
 pub fn member_rules() -> &'static [Rule<MemberFacts>] {
@@ -37,10 +32,7 @@ mod tests {
             unusable_field: None,
             readiness: Reached::Ready,
             version: Ok("v1.34.1".into()),
-            user: Ok(User {
-                name: "admin".into(),
-                groups: vec!["system:masters".into()],
-            }),
+            user: Ok(User { name: "admin".into(), groups: vec!["system:masters".into()] }),
             resources: Ok(served.collect()),
             stale_groups: Vec::new(),
             dry_run: Ok(()),
@@ -51,10 +43,7 @@ mod tests {
             missing_rights: Ok(Vec::new()),
             token: Some(Ok(())),
             missing_workload_rights: Ok(Vec::new()),
-            nodes: Ok(Nodes {
-                ready: 3,
-                uninitialized: Vec::new(),
-            }),
+            nodes: Ok(Nodes { ready: 3, uninitialized: Vec::new() }),
             has_karmada_namespace: Ok(false),
         }
     }
@@ -62,9 +51,7 @@ mod tests {
     fn broken(facts: &MemberFacts) -> Vec<(&'static str, bool)> {
         let report: Report<MemberFacts> = apply(member_rules(), facts, &Selection::default());
         let findings = report.findings();
-        findings
-            .map(|finding| (finding.rule, finding.severity == Blocking))
-            .collect()
+        findings.map(|finding| (finding.rule, finding.severity == Blocking)).collect()
     }
 
     #[test]
@@ -82,10 +69,7 @@ mod tests {
                 facts.version = Err("it answered 404 NotFound".into());
             }),
             ("A4", true, |facts| {
-                facts.user = Ok(User {
-                    name: "system:anonymous".into(),
-                    groups: Vec::new(),
-                });
+                facts.user = Ok(User { name: "system:anonymous".into(), groups: Vec::new() });
             }),
             ("A5", false, |facts| facts.stale_groups = vec!["metrics.k8s.io".into()]),
             ("A6", true, |facts| facts.dry_run = Err("it answered 405".into())),
@@ -114,10 +98,7 @@ mod tests {
                 facts.missing_workload_rights = Ok(vec!["patch nodes".into()]);
             }),
             ("W3", false, |facts| {
-                facts.nodes = Ok(Nodes {
-                    ready: 1,
-                    uninitialized: vec!["node-1".into()],
-                });
+                facts.nodes = Ok(Nodes { ready: 1, uninitialized: vec!["node-1".into()] });
             }),
         ];
         for (rule, is_blocking, change) in table {

@@ -10,8 +10,7 @@ pub(super) fn problem(facts: &MemberFacts, message: impl Into<String>, fix: impl
 }
 
 pub(super) fn known<'a, T>(read: &'a Read<T>, what: &str) -> Result<&'a T, Skipped> {
-    read.as_ref()
-        .map_err(|why| Skipped::Unknown(format!("{what} could not be read: {why}")))
+    read.as_ref().map_err(|why| Skipped::Unknown(format!("{what} could not be read: {why}")))
 }
 
 /// A refusal breaks the rule, unless the API server could not be reached, which is the subject of another rule.

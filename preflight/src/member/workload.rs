@@ -70,11 +70,7 @@ fn initialized(facts: &MemberFacts) -> Checked {
     let named: Vec<&str> = nodes.iter().take(NODES_IN_MESSAGE).map(String::as_str).collect();
     problem(
         facts,
-        format!(
-            "{} nodes have no provider id, or wait for a cloud controller: {}",
-            nodes.len(),
-            named.join(", ")
-        ),
+        format!("{} nodes have no provider id, or wait for a cloud controller: {}", nodes.len(), named.join(", ")),
         "install the cloud controller manager of the provider, and look at its log",
     )
 }

@@ -25,10 +25,7 @@ pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
     }
     let object = &balancer.object;
     list.add(LoadBalancers, &["L2", "L3"], object, Wanted::LoadBalancer);
-    let listener = Wanted::Listener {
-        port: endpoint_port(demand),
-        target_groups: balancer.target_groups.clone(),
-    };
+    let listener = Wanted::Listener { port: endpoint_port(demand), target_groups: balancer.target_groups.clone() };
     list.add(LoadBalancers, &["L2"], object, listener);
     if demand.has_control_plane_machines() {
         list.add(LoadBalancers, &["L4"], object, Wanted::Subnets(subnets(plan)));
@@ -42,16 +39,11 @@ pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
 fn add_target_group(list: &mut List, demand: &Demand, group: &Object) {
     let port = demand.api_port;
     list.add(LoadBalancers, &["L1"], group, Wanted::TargetGroup { port });
-    let check = Wanted::HealthCheck {
-        path: "/readyz",
-        interval_seconds: INTERVAL_SECONDS,
-        threshold: THRESHOLD,
-    };
+    let check = Wanted::HealthCheck { path: "/readyz", interval_seconds: INTERVAL_SECONDS, threshold: THRESHOLD };
     list.add(LoadBalancers, &["L5"], group, check);
-    for (rules, key, value) in [
-        (&["L6", "L7"][..], PRESERVE_CLIENT_ADDRESSES, "false"),
-        (&["L8"], CONNECTION_TERMINATION, "true"),
-    ] {
+    for (rules, key, value) in
+        [(&["L6", "L7"][..], PRESERVE_CLIENT_ADDRESSES, "false"), (&["L8"], CONNECTION_TERMINATION, "true")]
+    {
         list.add(LoadBalancers, rules, group, Wanted::Attribute { key, value });
     }
 }
@@ -70,22 +62,13 @@ fn add_groups(list: &mut List, demand: &Demand, plan: &Plan, balancer: &Balancer
     let Some(group) = &balancer.group else {
         for from in plan.groups.of_machines() {
             let from = Peer::Group(from.clone());
-            list.add(
-                LoadBalancers,
-                &["L9"],
-                &balancer.object,
-                Wanted::Admits { traffic, from },
-            );
+            list.add(LoadBalancers, &["L9"], &balancer.object, Wanted::Admits { traffic, from });
         }
         return;
     };
     let purpose = Wanted::SecurityGroup(GroupUse::LoadBalancer);
     list.add(SecurityGroups, &["L9"], group, purpose);
-    let machines = plan
-        .groups
-        .of_machines()
-        .into_iter()
-        .map(|group| Peer::Group(group.clone()));
+    let machines = plan.groups.of_machines().into_iter().map(|group| Peer::Group(group.clone()));
     for from in machines.chain([Peer::Clients]) {
         list.add(SecurityGroups, &["L9"], group, Wanted::Admits { traffic, from });
     }

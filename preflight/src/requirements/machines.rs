@@ -80,10 +80,7 @@ pub(super) fn add(list: &mut List, demand: &Demand) {
     for named in &NAMED {
         let mut objects: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for machines in &demand.machines {
-            for name in (named.names)(demand, machines)
-                .into_iter()
-                .filter(|name| !name.is_empty())
-            {
+            for name in (named.names)(demand, machines).into_iter().filter(|name| !name.is_empty()) {
                 let templates = objects.entry(name).or_default();
                 if !templates.contains(&machines.template) {
                     templates.push(machines.template.clone());

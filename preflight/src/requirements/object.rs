@@ -82,19 +82,11 @@ pub enum Kind {
 
 impl Object {
     pub(super) fn existing(kind: Kind, name: &str) -> Self {
-        Self {
-            kind,
-            name: name.to_owned(),
-            exists: true,
-        }
+        Self { kind, name: name.to_owned(), exists: true }
     }
 
     pub(super) fn new(kind: Kind, name: impl Into<String>) -> Self {
-        Self {
-            kind,
-            name: name.into(),
-            exists: false,
-        }
+        Self { kind, name: name.into(), exists: false }
     }
 }
 

@@ -108,10 +108,7 @@ fn vpc(demand: &Demand) -> Object {
     ];
     let mut of_parts = of_parts.into_iter().filter(|(ids, _)| !ids.is_empty());
     let name = named.or_else(|| of_parts.next().map(|(_, name)| name));
-    name.map_or_else(
-        || Object::new(Kind::Vpc, "main"),
-        |name| Object::existing(Kind::Vpc, name),
-    )
+    name.map_or_else(|| Object::new(Kind::Vpc, "main"), |name| Object::existing(Kind::Vpc, name))
 }
 
 fn new_subnet(is_public: bool, number: usize) -> Object {
@@ -130,9 +127,7 @@ fn wanted_kinds(demand: &Demand) -> BTreeSet<bool> {
         return [false].into();
     }
     let machines = demand.machines.iter().filter(|machines| own_subnet(machines).is_none());
-    machines
-        .map(|machines| machines.spec.public_ip.unwrap_or(false))
-        .collect()
+    machines.map(|machines| machines.spec.public_ip.unwrap_or(false)).collect()
 }
 
 fn existing_subnets(demand: &Demand) -> Vec<MachineSubnet> {
@@ -148,9 +143,7 @@ fn existing_subnets(demand: &Demand) -> Vec<MachineSubnet> {
             object: Object::existing(Kind::Subnet, id),
             zone: declared.and_then(|subnet| subnet.availability_zone.clone().map(Zone::Named)),
             is_public: has_public_machines || (is_declared_public && demand.machines.is_empty()),
-            roles: roles
-                .filter(|role| demand.subnet_ids(Some(*role)).contains(id))
-                .collect(),
+            roles: roles.filter(|role| demand.subnet_ids(Some(*role)).contains(id)).collect(),
         }
     };
     demand.subnet_ids(None).into_iter().map(subnet).collect()
@@ -167,9 +160,7 @@ fn new_zones(demand: &Demand, existing: &[MachineSubnet]) -> Vec<Zone> {
     let are_all_known = of_network.all(|subnet| subnet.availability_zone.is_some());
     let domains = demand.machines.iter().flat_map(|machines| &machines.failure_domains);
     let domains: BTreeSet<Zone> = domains.cloned().map(Zone::Named).collect();
-    let missing = domains
-        .into_iter()
-        .filter(|zone| are_all_known && !known.contains(zone));
+    let missing = domains.into_iter().filter(|zone| are_all_known && !known.contains(zone));
     let mut zones: Vec<Zone> = missing.collect();
     let serves = |subnet: &&MachineSubnet| subnet.roles.contains(&RoleOfMachines::ControlPlane);
     let (existing, wanted) = if demand.has_control_plane_machines() {
@@ -203,9 +194,7 @@ impl Groups {
             groups.all.push(Object::new(Kind::SecurityGroup, "nodes"));
         }
         if control_plane.is_empty() && demand.has_control_plane_machines() {
-            groups
-                .control_plane
-                .push(Object::new(Kind::SecurityGroup, "control-plane"));
+            groups.control_plane.push(Object::new(Kind::SecurityGroup, "control-plane"));
         }
         groups
     }
@@ -223,12 +212,7 @@ impl Groups {
     pub(super) fn of_machines(&self) -> Vec<&Object> {
         match self.all.first() {
             Some(group) => vec![group],
-            None => self
-                .control_plane
-                .first()
-                .into_iter()
-                .chain(self.workers.first())
-                .collect(),
+            None => self.control_plane.first().into_iter().chain(self.workers.first()).collect(),
         }
     }
 
@@ -248,22 +232,10 @@ impl Balancer {
                 group: None,
             });
         }
-        let of_machines = demand
-            .machines
-            .iter()
-            .flat_map(|machines| &machines.spec.control_plane_targets);
-        let has_targets = demand
-            .network
-            .control_plane_targets
-            .iter()
-            .chain(of_machines)
-            .next()
-            .is_some();
+        let of_machines = demand.machines.iter().flat_map(|machines| &machines.spec.control_plane_targets);
+        let has_targets = demand.network.control_plane_targets.iter().chain(of_machines).next().is_some();
         // If the endpoint is an IP address, something other than a load balancer of AWS serves it.
-        let has_address = demand
-            .endpoint
-            .as_ref()
-            .is_some_and(|endpoint| endpoint.host.parse::<IpAddr>().is_ok());
+        let has_address = demand.endpoint.as_ref().is_some_and(|endpoint| endpoint.host.parse::<IpAddr>().is_ok());
         let is_wanted = demand.has_control_plane_machines() && !demand.has_hosted_control_plane;
         (is_wanted && !has_targets && !has_address).then(|| Self {
             object: Object::new(Kind::LoadBalancer, "api"),

@@ -67,14 +67,7 @@ fn admitted(demand: &Demand, plan: &Plan) -> Vec<Admitted> {
     let pods = of_pod_network(demand.cni.unwrap_or(PodNetwork::None));
     // One of the sets is enough, because each set belongs to another mode of the pod network.
     let pods = pods.into_iter().next().unwrap_or_default().into_iter();
-    let pods = pods.flat_map(|traffic| {
-        ROLES.map(|role| Flow {
-            rule: "G8",
-            role,
-            traffic,
-            side: Side::Machines,
-        })
-    });
+    let pods = pods.flat_map(|traffic| ROLES.map(|role| Flow { rule: "G8", role, traffic, side: Side::Machines }));
     let mut admitted: Vec<Admitted> = Vec::new();
     for flow in incoming(demand).into_iter().chain(pods) {
         for peer in peers(plan, flow.side) {
@@ -131,21 +124,12 @@ fn add_outgoing(list: &mut List, demand: &Demand, plan: &Plan) {
     let flows = outgoing(demand);
     let mut done: Vec<(Object, Wanted)> = Vec::new();
     for flow in &flows {
-        let Some(object) = plan
-            .groups
-            .of_machines()
-            .into_iter()
-            .find(|group| has(plan, flow.role, group))
-        else {
+        let Some(object) = plan.groups.of_machines().into_iter().find(|group| has(plan, flow.role, group)) else {
             continue;
         };
         let (rules, wanted) = if object.exists {
             // The rules accept the ranges of the VPC for every connection within it.
-            let to = if flow.side == Side::Anywhere {
-                Peer::Anywhere
-            } else {
-                Peer::Vpc
-            };
+            let to = if flow.side == Side::Anywhere { Peer::Anywhere } else { Peer::Vpc };
             let traffic = Some(flow.traffic);
             (vec![flow.rule], Wanted::Allows { traffic, to })
         } else {

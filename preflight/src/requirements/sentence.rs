@@ -36,23 +36,14 @@ pub(super) fn sentence(object: &Object, wanted: &Wanted) -> String {
 }
 
 const fn exists(object: &Object) -> &'static str {
-    if object.exists {
-        "exists and is available"
-    } else {
-        "has to be created"
-    }
+    if object.exists { "exists and is available" } else { "has to be created" }
 }
 
 fn of_existence(object: &Object, wanted: &Wanted) -> String {
     let exists = exists(object);
     match wanted {
-        Wanted::Vpc {
-            cidr_block: Some(block),
-        } => format!("{exists}, for example with the range {block}"),
-        Wanted::Subnet(SubnetUse {
-            is_public,
-            has_machines,
-        }) => {
+        Wanted::Vpc { cidr_block: Some(block) } => format!("{exists}, for example with the range {block}"),
+        Wanted::Subnet(SubnetUse { is_public, has_machines }) => {
             let kind = if *is_public { "public" } else { "private" };
             let purpose = if *has_machines { "machines" } else { "NAT gateways" };
             format!("{exists}, as a {kind} subnet for {purpose}")
@@ -71,11 +62,7 @@ fn of_account(wanted: &Wanted) -> String {
         Wanted::AllowedActions(actions) => {
             format!("allows {}: `capa-rs iam` prints the permissions", actions.join(", "))
         }
-        Wanted::Quota {
-            code,
-            of,
-            at_least: Some(least),
-        } => format!("has a quota ({code}) of at least {least} {of}"),
+        Wanted::Quota { code, of, at_least: Some(least) } => format!("has a quota ({code}) of at least {least} {of}"),
         Wanted::Quota { code, of, .. } => format!("has a quota ({code}) that is enough for {of}"),
         _ => "has valid credentials".to_owned(),
     }
@@ -98,10 +85,7 @@ fn of_network(object: &Object, wanted: &Wanted) -> String {
         Wanted::Zone(Zone::Named(zone)) => format!("lies in zone {zone}"),
         Wanted::Zone(Zone::Free(_)) if object.exists => "lies in a zone of its own".to_owned(),
         Wanted::Zone(Zone::Free(number)) => {
-            format!(
-                "lies in free zone number {}, and no other subnet of its kind does",
-                number + 1
-            )
+            format!("lies in free zone number {}, and no other subnet of its kind does", number + 1)
         }
         Wanted::AvailabilityZone => "lies in an availability zone, and not on an Outpost".to_owned(),
         Wanted::FreeAddresses(count) => format!("has {count} free addresses, for machines and load balancers"),
@@ -142,10 +126,7 @@ fn of_security_group(object: &Object, wanted: &Wanted) -> String {
         Wanted::RoomForRule => "has room for another rule".to_owned(),
         Wanted::Admits { traffic, from } => format!("admits {} from {}", traffic.text(), peer(from)),
         Wanted::Allows { traffic: None, to } => format!("allows all packets to {}", peer(to)),
-        Wanted::Allows {
-            traffic: Some(traffic),
-            to,
-        } => format!("allows {} to {}", traffic.text(), peer(to)),
+        Wanted::Allows { traffic: Some(traffic), to } => format!("allows {} to {}", traffic.text(), peer(to)),
         _ => "admits the traffic of the pod network from all machines: spec.preflight.cni of the AWSCluster names the \
               pod network, and then its ports stand here"
             .to_owned(),
@@ -165,16 +146,9 @@ fn peer(peer: &Peer) -> String {
 fn of_load_balancing(object: &Object, wanted: &Wanted) -> String {
     match wanted {
         Wanted::TargetGroup { port } => {
-            format!(
-                "{} in the VPC, with protocol TCP, port {port} and targets by instance or address",
-                exists(object)
-            )
+            format!("{} in the VPC, with protocol TCP, port {port} and targets by instance or address", exists(object))
         }
-        Wanted::HealthCheck {
-            path,
-            interval_seconds,
-            threshold,
-        } => format!(
+        Wanted::HealthCheck { path, interval_seconds, threshold } => format!(
             "has a health check that decides within a minute, for example HTTPS {path} every {interval_seconds} \
              seconds with threshold {threshold}"
         ),
@@ -182,10 +156,9 @@ fn of_load_balancing(object: &Object, wanted: &Wanted) -> String {
         Wanted::LoadBalancer if object.exists => "is an active Network Load Balancer".to_owned(),
         Wanted::LoadBalancer => "has to be created, as an internal Network Load Balancer".to_owned(),
         Wanted::DualStack => "has the address type dualstack".to_owned(),
-        Wanted::Subnets(subnets) if object.exists => format!(
-            "has a subnet in each zone of {}, or distributes across zones",
-            joined(subnets)
-        ),
+        Wanted::Subnets(subnets) if object.exists => {
+            format!("has a subnet in each zone of {}, or distributes across zones", joined(subnets))
+        }
         Wanted::Subnets(subnets) => format!("has the subnets {}", joined(subnets)),
         Wanted::Listener { port, target_groups } => {
             format!("forwards TCP {port} to {}", joined(target_groups))

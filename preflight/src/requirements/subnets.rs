@@ -36,10 +36,7 @@ fn add_place(list: &mut List, demand: &Demand, plan: &Plan, subnet: &MachineSubn
     let object = &subnet.object;
     let serves_control_plane =
         subnet.roles.contains(&RoleOfMachines::ControlPlane) && demand.has_control_plane_machines();
-    let purpose = SubnetUse {
-        is_public: subnet.is_public,
-        has_machines: true,
-    };
+    let purpose = SubnetUse { is_public: subnet.is_public, has_machines: true };
     list.add(Subnets, &["S1"], object, Wanted::Subnet(purpose));
     let is_spread = serves_control_plane && control_plane_zones(demand).is_some_and(|zones| zones > 1);
     // An unnamed zone matters only for the number of zones and for the NAT gateway.
@@ -71,10 +68,7 @@ fn addresses(demand: &Demand, plan: &Plan, subnet: &MachineSubnet) -> i32 {
 }
 
 fn add_route(list: &mut List, plan: &Plan, subnet: &MachineSubnet) {
-    let own = plan
-        .nat_gateways
-        .iter()
-        .find(|nat| subnet.zone.as_ref() == Some(&nat.zone));
+    let own = plan.nat_gateways.iter().find(|nat| subnet.zone.as_ref() == Some(&nat.zone));
     let (rules, way): (&[&str], _) = match own {
         _ if subnet.is_public => (&["S6"], WayOut::InternetGateway(internet_gateway(plan, subnet))),
         Some(nat) if !subnet.object.exists => (&["S5", "S7"], WayOut::NatGateway(nat.gateway.clone())),
@@ -112,10 +106,7 @@ fn add_tags(list: &mut List, demand: &Demand, object: &Object, is_public: bool) 
 
 /// The public subnet of a NAT gateway.
 fn add_nat_subnet(list: &mut List, demand: &Demand, plan: &Plan, object: &Object, zone: &Zone) {
-    let purpose = SubnetUse {
-        is_public: true,
-        has_machines: false,
-    };
+    let purpose = SubnetUse { is_public: true, has_machines: false };
     list.add(Subnets, &["S5"], object, Wanted::Subnet(purpose));
     list.add(Subnets, &["S7"], object, Wanted::Zone(zone.clone()));
     let route = WayOut::InternetGateway(plan.internet_gateway());

@@ -18,10 +18,7 @@ pub fn text(requirements: &Requirements, file: &str) -> String {
     );
     for category in Category::iter() {
         let of_category = requirements.requirements.iter();
-        let lines: String = of_category
-            .filter(|requirement| requirement.category == category)
-            .map(line)
-            .collect();
+        let lines: String = of_category.filter(|requirement| requirement.category == category).map(line).collect();
         if !lines.is_empty() {
             let title = category.to_string();
             let _ = write!(text, "{title}\n{}\n{lines}\n", "-".repeat(title.len()));

@@ -10,11 +10,7 @@ use crate::rules::vpc::{needs_region_domain, region_domain, wants_default_tenanc
 
 pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
     let vpc = &plan.vpc;
-    let cidr_block = if vpc.exists {
-        None
-    } else {
-        free_range(&demand.cluster_cidrs)
-    };
+    let cidr_block = if vpc.exists { None } else { free_range(&demand.cluster_cidrs) };
     list.add(Vpc, &["V1"], vpc, Wanted::Vpc { cidr_block });
     list.add(Vpc, &["V2"], vpc, Wanted::DnsSupport);
     list.add(Vpc, &["V3"], vpc, Wanted::DnsHostnames);

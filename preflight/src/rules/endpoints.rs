@@ -100,10 +100,7 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
 
 /// Interface endpoints to which the nodes may not connect.
 fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
-    let nodes = Peer {
-        group_ids: facts.demand.group_ids(None),
-        ranges: ranges(subnets.iter().copied()),
-    };
+    let nodes = Peer { group_ids: facts.demand.group_ids(None), ranges: ranges(subnets.iter().copied()) };
     let mut problems = Vec::new();
     let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
     let wanted = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
@@ -116,14 +113,12 @@ fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
         let message = format!("the security groups of {} do not admit TCP 443 from nodes", endpoint.id);
         let group = ids.iter().next().copied().unwrap_or_default();
         let range = nodes.ranges.first().copied().unwrap_or_default();
-        problems.push(
-            Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes").fixed_by(facts.aws(
-                &format!(
-                    "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
-                    Traffic::tcp(443).parameters()
-                ),
+        problems.push(Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes").fixed_by(
+            facts.aws(&format!(
+                "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
+                Traffic::tcp(443).parameters()
             )),
-        );
+        ));
     }
     Ok(problems)
 }

@@ -55,10 +55,7 @@ pub(super) const RULES: &[Rule] = &[
 
 fn credentials(facts: &Facts) -> Checked {
     match &facts.account_id {
-        Answer::Failed(Failure {
-            kind: FailureKind::Denied,
-            ..
-        }) => Ok(vec![
+        Answer::Failed(Failure { kind: FailureKind::Denied, .. }) => Ok(vec![
             Problem::new(
                 "credentials",
                 "AWS refuses the credentials",
@@ -88,11 +85,7 @@ fn region(facts: &Facts) -> Checked {
     let name = &facts.demand.region;
     let regions = known(&facts.regions, "the regions")?;
     let problem = match regions.iter().find(|region| region.name == *name) {
-        None => Some(Problem::new(
-            name,
-            format!("AWS has no region {name}"),
-            "correct the name of the region",
-        )),
+        None => Some(Problem::new(name, format!("AWS has no region {name}"), "correct the name of the region")),
         Some(region) if region.opt_in_status == "not-opted-in" => Some(
             Problem::new(
                 name,

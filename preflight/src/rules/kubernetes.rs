@@ -46,15 +46,8 @@ fn kinds(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for source in sources(facts)? {
         if !source.is_served {
-            let message = format!(
-                "the API server serves no kind of {} in group {}",
-                source.object, source.group
-            );
-            problems.push(Problem::new(
-                &source.object,
-                message,
-                "install the CRD, or correct kind and group",
-            ));
+            let message = format!("the API server serves no kind of {} in group {}", source.object, source.group);
+            problems.push(Problem::new(&source.object, message, "install the CRD, or correct kind and group"));
         } else if !source.is_described {
             problems.push(
                 Problem::new(
@@ -92,9 +85,7 @@ fn permissions(facts: &Facts) -> Checked {
 }
 
 fn fields(facts: &Facts) -> Checked {
-    let wrong = sources(facts)?
-        .iter()
-        .filter_map(|source| Some((source, source.problem.as_ref()?)));
+    let wrong = sources(facts)?.iter().filter_map(|source| Some((source, source.problem.as_ref()?)));
     let problems = wrong.map(|(source, problem)| {
         let fix = "correct what the object describes: docs/network-contract.md has the types";
         Problem::new(&source.object, problem, fix)

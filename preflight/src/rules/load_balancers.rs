@@ -136,10 +136,7 @@ fn target_groups(facts: &Facts) -> Checked {
         } else if vpc.is_some_and(|vpc| vpc.id != group.vpc_id) {
             Some(format!("the target group lies in {}", group.vpc_id))
         } else if group.port != port && !registers_with_port(facts, arn) {
-            Some(format!(
-                "the target group has port {}, and the API server {port}",
-                group.port
-            ))
+            Some(format!("the target group has port {}, and the API server {port}", group.port))
         } else {
             None
         };
@@ -153,10 +150,7 @@ fn target_groups(facts: &Facts) -> Checked {
         "elbv2 create-target-group --name <name> --protocol TCP --port {} --target-type ip --vpc-id {vpc}",
         facts.demand.api_port
     ));
-    Ok(problems
-        .into_iter()
-        .map(|problem| problem.fixed_by(command.clone()))
-        .collect())
+    Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
 /// Whether the user specifies the port with which targets are registered.
@@ -173,11 +167,7 @@ fn listeners(facts: &Facts) -> Checked {
     let mut served = BTreeSet::new();
     for balancer in &balancers {
         let listeners = known(&balancer.listeners, "the listeners")?.iter();
-        served.extend(
-            listeners
-                .filter(|listener| listener.port == port)
-                .flat_map(|of| &of.target_group_arns),
-        );
+        served.extend(listeners.filter(|listener| listener.port == port).flat_map(|of| &of.target_group_arns));
     }
     let any_served = groups.iter().any(|group| served.contains(&group.arn));
     let mut problems = Vec::new();
@@ -190,18 +180,14 @@ fn listeners(facts: &Facts) -> Checked {
         } else {
             continue;
         };
-        let balancer = group
-            .load_balancer_arns
-            .first()
-            .map_or("<load balancer>", String::as_str);
-        problems.push(
-            Problem::new(&group.arn, message, format!("add a TCP listener on port {port}"))
-                .fixed_by(facts.aws(&format!(
+        let balancer = group.load_balancer_arns.first().map_or("<load balancer>", String::as_str);
+        problems.push(Problem::new(&group.arn, message, format!("add a TCP listener on port {port}")).fixed_by(
+            facts.aws(&format!(
                 "elbv2 create-listener --load-balancer-arn {balancer} --protocol TCP --port {port} --default-actions \
                  Type=forward,TargetGroupArn={}",
                 group.arn
-            ))),
-        );
+            )),
+        ));
     }
     Ok(problems)
 }
@@ -223,27 +209,15 @@ fn each_group(facts: &Facts, check: impl Fn(&TargetGroup) -> Result<Option<Probl
 fn load_balancers(facts: &Facts) -> Checked {
     each_balancer(facts, |balancer| {
         let (message, fix) = if balancer.balancer_type != "network" {
-            (
-                format!("{} is of type {}", balancer.name, balancer.balancer_type),
-                "use a Network Load Balancer",
-            )
+            (format!("{} is of type {}", balancer.name, balancer.balancer_type), "use a Network Load Balancer")
         } else if balancer.state != "active" {
-            (
-                format!("{} is {}", balancer.name, balancer.state),
-                "wait until the load balancer is active",
-            )
+            (format!("{} is {}", balancer.name, balancer.state), "wait until the load balancer is active")
         } else if facts.demand.wants_ipv6 && balancer.ip_address_type != "dualstack" {
-            (
-                format!("{} has no IPv6 addresses", balancer.name),
-                "set the address type dualstack",
-            )
+            (format!("{} has no IPv6 addresses", balancer.name), "set the address type dualstack")
         } else {
             return Ok(None);
         };
-        let command = facts.aws(&format!(
-            "elbv2 describe-load-balancers --load-balancer-arns {}",
-            balancer.arn
-        ));
+        let command = facts.aws(&format!("elbv2 describe-load-balancers --load-balancer-arns {}", balancer.arn));
         Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(command)))
     })
 }
@@ -253,19 +227,12 @@ fn zones(facts: &Facts) -> Checked {
     each_balancer(facts, |balancer| {
         let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
         let wanted: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
-        let missing: Vec<&str> = wanted
-            .into_iter()
-            .filter(|zone| !balancer.zones.contains_key(*zone))
-            .collect();
+        let missing: Vec<&str> = wanted.into_iter().filter(|zone| !balancer.zones.contains_key(*zone)).collect();
         if missing.is_empty() || known_attributes(balancer)?.is_cross_zone() == Some(true) {
             return Ok(None);
         }
         let message = format!("{} has no subnet in {}", balancer.name, missing.join(" and "));
-        let problem = Problem::new(
-            &balancer.name,
-            message,
-            "add a subnet of the zone, or distribute across zones",
-        );
+        let problem = Problem::new(&balancer.name, message, "add a subnet of the zone, or distribute across zones");
         Ok(Some(problem.fixed_by(facts.aws(&format!(
             "elbv2 modify-load-balancer-attributes --load-balancer-arn {} --attributes \
              Key=load_balancing.cross_zone.enabled,Value=true",
@@ -285,11 +252,7 @@ fn health_checks(facts: &Facts) -> Checked {
         let slowest = check.interval_seconds * check.healthy_threshold.max(check.unhealthy_threshold);
         let message = match check.protocol.as_str() {
             "HTTP" => "the health check is HTTP, which the API server does not serve".to_owned(),
-            "HTTPS"
-                if !["/readyz", "/healthz", "/livez"]
-                    .iter()
-                    .any(|known| path.starts_with(known)) =>
-            {
+            "HTTPS" if !["/readyz", "/healthz", "/livez"].iter().any(|known| path.starts_with(known)) => {
                 format!("the health check asks for {path}, which the API server refuses to strangers")
             }
             _ if slowest > SLOWEST_HEALTH_CHECK => {
@@ -297,11 +260,7 @@ fn health_checks(facts: &Facts) -> Checked {
             }
             _ => return Ok(None),
         };
-        let problem = Problem::new(
-            &group.arn,
-            message,
-            "check TCP, or HTTPS with the path /readyz, every 10 seconds",
-        );
+        let problem = Problem::new(&group.arn, message, "check TCP, or HTTPS with the path /readyz, every 10 seconds");
         Ok(Some(problem.fixed_by(facts.aws(&format!(
             "elbv2 modify-target-group --target-group-arn {} --health-check-protocol HTTPS --health-check-path /readyz \
              --health-check-interval-seconds 10 --healthy-threshold-count 2",
@@ -322,27 +281,18 @@ fn preserves_client_addresses(group: &TargetGroup) -> Result<bool, Skipped> {
 
 fn balancers_of<'a>(facts: &'a Facts, group: &TargetGroup) -> Result<Vec<&'a LoadBalancer>, Skipped> {
     let balancers = facts.the_load_balancers()?.into_iter();
-    Ok(balancers
-        .filter(|balancer| group.load_balancer_arns.contains(&balancer.arn))
-        .collect())
+    Ok(balancers.filter(|balancer| group.load_balancer_arns.contains(&balancer.arn)).collect())
 }
 
 fn hairpin(facts: &Facts) -> Checked {
     each_group(facts, |group| {
-        let is_internal = balancers_of(facts, group)?
-            .iter()
-            .any(|balancer| balancer.scheme == "internal");
+        let is_internal = balancers_of(facts, group)?.iter().any(|balancer| balancer.scheme == "internal");
         if !is_internal || group.target_type != "instance" || !preserves_client_addresses(group)? {
             return Ok(None);
         }
         let message = "targets by instance behind an internal load balancer preserve the addresses of clients";
         let problem = Problem::new(&group.arn, message, "set preserve_client_ip.enabled to false");
-        Ok(Some(problem.fixed_by(set_attribute(
-            facts,
-            group,
-            PRESERVE_CLIENT_ADDRESSES,
-            "false",
-        ))))
+        Ok(Some(problem.fixed_by(set_attribute(facts, group, PRESERVE_CLIENT_ADDRESSES, "false"))))
     })
 }
 
@@ -359,18 +309,10 @@ fn client_addresses(facts: &Facts) -> Checked {
         if !preserves_client_addresses(group)? {
             return Ok(None);
         }
-        let is_public = balancers_of(facts, group)?
-            .iter()
-            .any(|balancer| balancer.scheme == "internet-facing");
+        let is_public = balancers_of(facts, group)?.iter().any(|balancer| balancer.scheme == "internet-facing");
         let (name, peer) = if is_public {
             let ranges = vec![DEFAULT_ROUTE];
-            (
-                "clients on the internet",
-                Peer {
-                    ranges,
-                    ..Peer::default()
-                },
-            )
+            ("clients on the internet", Peer { ranges, ..Peer::default() })
         } else {
             ("machines", machines(facts, None)?)
         };
@@ -418,18 +360,12 @@ fn balancer_groups(facts: &Facts) -> Checked {
             return Ok(None);
         }
         let group = ids.iter().next().copied().unwrap_or_default();
-        let message = format!(
-            "the security groups of {} do not admit {} from machines",
-            balancer.name,
-            traffic.text()
-        );
+        let message = format!("the security groups of {} do not admit {} from machines", balancer.name, traffic.text());
         let fix = format!("admit {} from the subnets of the machines", traffic.text());
-        Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(facts.aws(
-            &format!(
-                "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
-                traffic.parameters()
-            ),
-        ))))
+        Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(facts.aws(&format!(
+            "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
+            traffic.parameters()
+        )))))
     })
 }
 
@@ -441,9 +377,7 @@ fn endpoint_host(facts: &Facts) -> Checked {
     let balancers = facts.the_load_balancers()?;
     applies(!balancers.is_empty())?;
     let is_aws_name = endpoint.host.ends_with(".amazonaws.com");
-    let is_one = balancers
-        .iter()
-        .any(|balancer| balancer.dns_name.eq_ignore_ascii_case(&endpoint.host));
+    let is_one = balancers.iter().any(|balancer| balancer.dns_name.eq_ignore_ascii_case(&endpoint.host));
     // The user's own name may be a CNAME of the load balancer, and kubeadm puts it into the certificate.
     if is_one || !is_aws_name {
         return Ok(vec![]);

@@ -114,9 +114,7 @@ fn with<'a, T>(
     value: impl Fn(&'a MachineDemand) -> Option<T>,
 ) -> Result<Vec<(&'a MachineDemand, T)>, Skipped> {
     let machines = facts.demand.machines.iter();
-    let with: Vec<_> = machines
-        .filter_map(|machines| Some((machines, value(machines)?)))
-        .collect();
+    let with: Vec<_> = machines.filter_map(|machines| Some((machines, value(machines)?))).collect();
     applies(!with.is_empty())?;
     Ok(with)
 }
@@ -127,22 +125,14 @@ fn images(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for (machines, id) in machines {
         let (message, severity) = match images.iter().find(|image| image.id == id) {
-            None => (
-                format!(
-                    "{id} does not exist in {}, or is not shared with the account",
-                    facts.demand.region
-                ),
-                Blocking,
-            ),
+            None => {
+                (format!("{id} does not exist in {}, or is not shared with the account", facts.demand.region), Blocking)
+            }
             Some(image) if image.state != "available" => (format!("{id} is {}", image.state), Blocking),
             Some(image) if is_deprecated(image, &facts.gathered_at) => (format!("{id} is deprecated"), Warning),
             Some(_) => continue,
         };
-        let problem = Problem::new(
-            &machines.template,
-            message,
-            "name an image that is available in the region",
-        );
+        let problem = Problem::new(&machines.template, message, "name an image that is available in the region");
         problems.push(
             problem
                 .with_severity(severity)
@@ -155,16 +145,12 @@ fn images(facts: &Facts) -> Checked {
 fn is_deprecated(image: &Image, now: &str) -> bool {
     let time = |text: &str| text.parse::<Timestamp>().ok();
     let deprecated = image.deprecation_time.as_deref().and_then(time);
-    deprecated
-        .zip(time(now))
-        .is_some_and(|(deprecated, now)| deprecated <= now)
+    deprecated.zip(time(now)).is_some_and(|(deprecated, now)| deprecated <= now)
 }
 
 fn instance_type<'a>(facts: &'a Facts, machines: &MachineDemand) -> Result<Option<&'a InstanceType>, Skipped> {
     let types = known(&facts.instance_types, "the instance types")?;
-    Ok(types
-        .iter()
-        .find(|instance_type| instance_type.name == machines.spec.instance_type))
+    Ok(types.iter().find(|instance_type| instance_type.name == machines.spec.instance_type))
 }
 
 fn fitting_images(facts: &Facts) -> Checked {
@@ -175,11 +161,7 @@ fn fitting_images(facts: &Facts) -> Checked {
         let name = &machines.spec.instance_type;
         let Some(instance_type) = instance_type(facts, machines)? else {
             let message = format!("instance type {name} does not exist in {}", facts.demand.region);
-            problems.push(Problem::new(
-                &machines.template,
-                message,
-                "choose another instance type",
-            ));
+            problems.push(Problem::new(&machines.template, message, "choose another instance type"));
             continue;
         };
         let Some(image) = images.iter().find(|image| image.id == id) else {
@@ -188,10 +170,7 @@ fn fitting_images(facts: &Facts) -> Checked {
         let boot_mode = image.boot_mode.as_deref().filter(|mode| *mode != "uefi-preferred");
         let built_for = image.architecture.as_ref();
         let message = if let Some(built_for) = built_for.filter(|name| !instance_type.architectures.contains(name)) {
-            format!(
-                "{id} is for {built_for}, and {name} has {}",
-                instance_type.architectures.join(" or ")
-            )
+            format!("{id} is for {built_for}, and {name} has {}", instance_type.architectures.join(" or "))
         } else if let Some(mode) = boot_mode.filter(|mode| instance_type.boot_modes.iter().all(|known| known != mode)) {
             format!("{id} boots with {mode}, and {name} does not")
         } else if instance_type.ena == "required" && !image.has_ena {
@@ -199,11 +178,7 @@ fn fitting_images(facts: &Facts) -> Checked {
         } else {
             continue;
         };
-        problems.push(Problem::new(
-            &machines.template,
-            message,
-            "choose another image or instance type",
-        ));
+        problems.push(Problem::new(&machines.template, message, "choose another image or instance type"));
     }
     Ok(problems)
 }
@@ -212,10 +187,7 @@ fn fitting_images(facts: &Facts) -> Checked {
 fn zones<'a>(facts: &'a Facts, machines: &MachineDemand) -> Result<BTreeSet<&'a str>, Skipped> {
     let ids = machines.subnet_ids(&facts.demand.network);
     let subnets = facts.of_network(&facts.subnets, "the subnets")?.iter();
-    Ok(subnets
-        .filter(|subnet| ids.contains(subnet.id.as_str()))
-        .map(|subnet| subnet.zone.as_str())
-        .collect())
+    Ok(subnets.filter(|subnet| ids.contains(subnet.id.as_str())).map(|subnet| subnet.zone.as_str()).collect())
 }
 
 fn offerings(facts: &Facts) -> Checked {
@@ -225,21 +197,14 @@ fn offerings(facts: &Facts) -> Checked {
     for machines in &facts.demand.machines {
         let name = &machines.spec.instance_type;
         let zones = zones(facts, machines)?;
-        let is_offered = |zone: &str| {
-            offerings
-                .iter()
-                .any(|offering| offering.instance_type == *name && offering.zone == zone)
-        };
+        let is_offered =
+            |zone: &str| offerings.iter().any(|offering| offering.instance_type == *name && offering.zone == zone);
         let missing: Vec<&str> = zones.iter().copied().filter(|zone| !is_offered(zone)).collect();
         if missing.is_empty() {
             continue;
         }
         let message = format!("{name} is not offered in {}", missing.join(" and "));
-        let problem = Problem::new(
-            &machines.template,
-            message,
-            "choose another instance type or other subnets",
-        );
+        let problem = Problem::new(&machines.template, message, "choose another instance type or other subnets");
         // Machines that may use several zones are launched in the other zones.
         let severity = if missing.len() < zones.len() { Warning } else { Blocking };
         problems.push(problem.with_severity(severity).fixed_by(facts.aws(&format!(
@@ -256,11 +221,7 @@ fn quotas(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for (code, name, spot) in [(ON_DEMAND_VCPUS, "on-demand", false), (SPOT_VCPUS, "spot", true)] {
         let mut wanted = 0;
-        let of_kind = facts
-            .demand
-            .machines
-            .iter()
-            .filter(|machines| machines.is_spot() == spot);
+        let of_kind = facts.demand.machines.iter().filter(|machines| machines.is_spot() == spot);
         for machines in of_kind.filter(|machines| machines.spec.instance_type.starts_with(STANDARD_FAMILIES)) {
             wanted += instance_type(facts, machines)?.map_or(0, |of| of.vcpus) * machines.replicas;
         }
@@ -285,19 +246,11 @@ pub(crate) fn key_pair<'a>(demand: &'a Demand, machines: &'a MachineDemand) -> O
 fn key_pairs(facts: &Facts) -> Checked {
     let machines = with(facts, |machines| key_pair(&facts.demand, machines))?;
     let names = known(&facts.key_pairs, "the key pairs")?;
-    let missing = machines
-        .into_iter()
-        .filter(|(_, name)| !names.iter().any(|known| known == name));
+    let missing = machines.into_iter().filter(|(_, name)| !names.iter().any(|known| known == name));
     let problems = missing.map(|(machines, name)| {
         let message = format!("key pair {name} does not exist in {}", facts.demand.region);
-        Problem::new(
-            &machines.template,
-            message,
-            "create the key pair, or leave sshKeyName out",
-        )
-        .fixed_by(facts.aws(&format!(
-            "ec2 import-key-pair --key-name {name} --public-key-material fileb://<file>"
-        )))
+        Problem::new(&machines.template, message, "create the key pair, or leave sshKeyName out")
+            .fixed_by(facts.aws(&format!("ec2 import-key-pair --key-name {name} --public-key-material fileb://<file>")))
     });
     Ok(problems.collect())
 }
@@ -389,10 +342,7 @@ fn placement(facts: &Facts) -> Checked {
             let groups = known(&facts.placement_groups, "the placement groups")?;
             let group = groups.iter().find(|group| group.name == name);
             if group.is_none_or(|group| group.state != "available") {
-                add(
-                    format!("placement group {name} is not there"),
-                    "ec2 describe-placement-groups",
-                );
+                add(format!("placement group {name} is not there"), "ec2 describe-placement-groups");
             }
         }
         if let Some(id) = spec.capacity_reservation_id.as_deref().filter(|id| !id.is_empty()) {
@@ -401,21 +351,12 @@ fn placement(facts: &Facts) -> Checked {
             match reservations.iter().find(|reservation| reservation.id == id) {
                 Some(found) if found.state == "active" => {
                     if found.instance_type != spec.instance_type {
-                        add(
-                            format!("{id} is for {}", found.instance_type),
-                            "ec2 describe-capacity-reservations",
-                        );
+                        add(format!("{id} is for {}", found.instance_type), "ec2 describe-capacity-reservations");
                     } else if is_elsewhere(&found.zone) {
-                        add(
-                            format!("{id} lies in {}", found.zone),
-                            "ec2 describe-capacity-reservations",
-                        );
+                        add(format!("{id} lies in {}", found.zone), "ec2 describe-capacity-reservations");
                     }
                 }
-                _ => add(
-                    format!("capacity reservation {id} is not active"),
-                    "ec2 describe-capacity-reservations",
-                ),
+                _ => add(format!("capacity reservation {id} is not active"), "ec2 describe-capacity-reservations"),
             }
         }
         if let Some(id) = spec.host_id.as_deref().filter(|id| !id.is_empty()) {
@@ -423,10 +364,9 @@ fn placement(facts: &Facts) -> Checked {
             let hosts = known(&facts.dedicated_hosts, "the dedicated hosts")?;
             match hosts.iter().find(|host| host.id == id) {
                 Some(host) if host.state == "available" && !is_elsewhere(&host.zone) => {}
-                _ => add(
-                    format!("dedicated host {id} is not available in a zone of the subnets"),
-                    "ec2 describe-hosts",
-                ),
+                _ => {
+                    add(format!("dedicated host {id} is not available in a zone of the subnets"), "ec2 describe-hosts");
+                }
             }
         }
     }
@@ -444,7 +384,5 @@ fn spot_role(facts: &Facts) -> Checked {
         "the account has no service-linked role for spot instances",
         "create the role once for the account",
     );
-    Ok(vec![problem.fixed_by(
-        "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
-    )])
+    Ok(vec![problem.fixed_by("aws iam create-service-linked-role --aws-service-name spot.amazonaws.com")])
 }

@@ -43,8 +43,5 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
 }
 
 fn number(rule: &Rule) -> u32 {
-    rule.id
-        .get(1..)
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_default()
+    rule.id.get(1..).and_then(|number| number.parse().ok()).unwrap_or_default()
 }

@@ -34,10 +34,7 @@ fn pod_network(facts: &Facts) -> Checked {
         let mut refused: Vec<Option<Problem>> = Vec::new();
         for set in &sets {
             let mut first = None;
-            for (traffic, peer) in set
-                .iter()
-                .flat_map(|traffic| peers.iter().map(move |peer| (traffic, peer)))
-            {
+            for (traffic, peer) in set.iter().flat_map(|traffic| peers.iter().map(move |peer| (traffic, peer))) {
                 first = first.or(admits(facts, role, *traffic, ("all machines", peer))?);
             }
             refused.push(first);

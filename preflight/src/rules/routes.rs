@@ -77,19 +77,13 @@ fn private_routes(facts: &Facts) -> Checked {
                 )
             }
             Some(route) if route.is_blackhole => (
-                format!(
-                    "the default route of {id} leads to {}, which is gone",
-                    route.target.id()
-                ),
+                format!("the default route of {id} leads to {}, which is gone", route.target.id()),
                 "replace the route",
             ),
             Some(route) if matches!(route.target, RouteTarget::Local | RouteTarget::VpcEndpoint(_)) => continue,
             Some(route) => match nat_problem(facts, &route.target)? {
                 None => continue,
-                Some(problem) => (
-                    format!("the default route of {id} leads to {problem}"),
-                    "replace the route",
-                ),
+                Some(problem) => (format!("the default route of {id} leads to {problem}"), "replace the route"),
             },
             None if missing_services(facts, subnet)?.is_empty() => continue,
             None => (
@@ -121,10 +115,7 @@ fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Sk
 
 fn public_routes(facts: &Facts) -> Checked {
     let subnets = facts.subnets_of(None)?;
-    let public: Vec<&Subnet> = subnets
-        .into_iter()
-        .filter(|subnet| has_public_machines(facts, subnet))
-        .collect();
+    let public: Vec<&Subnet> = subnets.into_iter().filter(|subnet| has_public_machines(facts, subnet)).collect();
     applies(!public.is_empty())?;
     let mut problems = Vec::new();
     for subnet in public {

@@ -121,10 +121,7 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The machines of a role, or all machines, as the other side of a connection.
 pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Peer<'_>, Skipped> {
-    Ok(Peer {
-        group_ids: facts.demand.group_ids(role),
-        ranges: ranges(facts.subnets_of(role)?),
-    })
+    Ok(Peer { group_ids: facts.demand.group_ids(role), ranges: ranges(facts.subnets_of(role)?) })
 }
 
 /// The machines of each role that has security groups. A rule that names a group of one role does not admit the other.
@@ -139,10 +136,7 @@ pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> 
 
 /// The addresses in the ranges, as the other side of a connection.
 fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
-    Peer {
-        ranges: ranges.into_iter().collect(),
-        ..Peer::default()
-    }
+    Peer { ranges: ranges.into_iter().collect(), ..Peer::default() }
 }
 
 /// The security groups of the machines of a role. If a group does not exist, G1 reports it, and the other rules are
@@ -180,16 +174,15 @@ pub(super) fn admits(
     let group = ids.last().copied().unwrap_or_default();
     let problem = Problem::new(
         ids.join(","),
-        format!(
-            "the security groups of {of} do not admit {} from {name}",
-            traffic.text()
-        ),
+        format!("the security groups of {of} do not admit {} from {name}", traffic.text()),
         format!("admit {} from {name}", traffic.text()),
     );
-    Ok(Some(problem.fixed_by(facts.aws(&format!(
-        "ec2 authorize-security-group-ingress --group-id {group} {} {source}",
-        traffic.parameters()
-    )))))
+    Ok(Some(
+        problem.fixed_by(facts.aws(&format!(
+            "ec2 authorize-security-group-ingress --group-id {group} {} {source}",
+            traffic.parameters()
+        ))),
+    ))
 }
 
 fn exist(facts: &Facts) -> Checked {
@@ -219,19 +212,11 @@ fn exist(facts: &Facts) -> Checked {
         }
     }
     let command = facts.aws("ec2 describe-security-groups --query 'SecurityGroups[].[GroupId,VpcId,GroupName]'");
-    Ok(problems
-        .into_iter()
-        .map(|problem| problem.fixed_by(command.clone()))
-        .collect())
+    Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
 fn quota(facts: &Facts, code: &str, usual: f64) -> f64 {
-    facts
-        .quotas
-        .found()
-        .and_then(|quotas| quotas.get(code))
-        .copied()
-        .unwrap_or(usual)
+    facts.quotas.found().and_then(|quotas| quotas.get(code)).copied().unwrap_or(usual)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of groups and rules are small")]
@@ -267,14 +252,13 @@ fn rule_count(facts: &Facts) -> Checked {
             let count = rules.len();
             if count as f64 >= most {
                 let message = format!("{} has no room for another rule for {direction} traffic", group.id);
-                problems.push(
-                    Problem::new(&group.id, message, "join rules, or ask AWS for a higher quota")
-                        .fixed_by(facts.aws(&format!(
+                problems.push(Problem::new(&group.id, message, "join rules, or ask AWS for a higher quota").fixed_by(
+                    facts.aws(&format!(
                         "service-quotas request-service-quota-increase --service-code vpc --quota-code {RULES_QUOTA} \
                          --desired-value {}",
                         count * 2
-                    ))),
-                );
+                    )),
+                ));
             }
         }
     }
@@ -285,10 +269,7 @@ fn rule_count(facts: &Facts) -> Checked {
 fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
     let (name, peer) = match side {
         Side::Workers => ("workers", machines(facts, Some(RoleOfMachines::Worker))?),
-        Side::ControlPlane => (
-            "control plane machines",
-            machines(facts, Some(RoleOfMachines::ControlPlane))?,
-        ),
+        Side::ControlPlane => ("control plane machines", machines(facts, Some(RoleOfMachines::ControlPlane))?),
         Side::Machines => ("all machines", machines(facts, None)?),
         Side::Vpc => ("the VPC", in_vpc(facts)?),
         Side::Anywhere => ("everywhere", peer_in([DEFAULT_ROUTE])),
@@ -313,17 +294,12 @@ fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
         };
         (format!("load balancer {}", balancer.name), peer)
     });
-    Ok(peers
-        .filter(|(_, peer)| !peer.ranges.is_empty() || !peer.group_ids.is_empty())
-        .collect())
+    Ok(peers.filter(|(_, peer)| !peer.ranges.is_empty() || !peer.group_ids.is_empty()).collect())
 }
 
 /// Checks the traffic that machines must admit according to a rule of this table.
 fn admitted(facts: &Facts, rule: &str) -> Checked {
-    let flows: Vec<Flow> = traffic::incoming(&facts.demand)
-        .into_iter()
-        .filter(|flow| flow.rule == rule)
-        .collect();
+    let flows: Vec<Flow> = traffic::incoming(&facts.demand).into_iter().filter(|flow| flow.rule == rule).collect();
     applies(!flows.is_empty())?;
     let mut problems = Vec::new();
     for flow in flows {
@@ -341,10 +317,7 @@ fn outgoing(facts: &Facts) -> Checked {
         let table = facts.route_table(&subnet.id).ok();
         table.is_some_and(|table| table.routes.iter().any(|route| route.destination == DEFAULT_ROUTE))
     });
-    let api = Peer {
-        group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)),
-        ..in_vpc.clone()
-    };
+    let api = Peer { group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)), ..in_vpc.clone() };
     let peer_of = |side| match side {
         Side::Anywhere if has_default_route => (peer_in([DEFAULT_ROUTE]), DEFAULT_ROUTE),
         Side::Anywhere => (in_vpc.clone(), DEFAULT_ROUTE),
@@ -376,11 +349,7 @@ fn egress_problem(
     (name, peer): (&str, &Peer<'_>),
 ) -> Problem {
     let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
-    let message = format!(
-        "the security groups {} do not allow {} to {name}",
-        ids.join(", "),
-        traffic.text()
-    );
+    let message = format!("the security groups {} do not allow {} to {name}", ids.join(", "), traffic.text());
     let group = ids.last().copied().unwrap_or_default();
     let range = peer.ranges.first().copied().unwrap_or_default();
     let ports = match traffic.ports {
@@ -403,11 +372,8 @@ fn cluster_tags(facts: &Facts) -> Checked {
             Err(Skipped::NotApplicable) => continue,
             groups => groups?,
         };
-        let tagged: Vec<&str> = groups
-            .iter()
-            .filter(|group| group.tags.contains_key(&key))
-            .map(|group| group.id.as_str())
-            .collect();
+        let tagged: Vec<&str> =
+            groups.iter().filter(|group| group.tags.contains_key(&key)).map(|group| group.id.as_str()).collect();
         let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
         let problem = match tagged.as_slice() {
             [_] => continue,
@@ -422,10 +388,7 @@ fn cluster_tags(facts: &Facts) -> Checked {
             ))),
             several => Problem::new(
                 ids.join(","),
-                format!(
-                    "several security groups of a machine have the tag {key}: {}",
-                    several.join(", ")
-                ),
+                format!("several security groups of a machine have the tag {key}: {}", several.join(", ")),
                 "remove the tag from all but one",
             )
             .fixed_by(facts.aws(&format!(

@@ -56,11 +56,9 @@ fn encryption_keys(facts: &Facts) -> Checked {
                 "use a symmetric key for encryption",
                 "kms create-key".to_owned(),
             ),
-            Some(key) if key.arn.split(':').nth(3).is_some_and(|of| of != region) => (
-                format!("key {name} is not of {region}"),
-                "use a key of the region",
-                "kms create-key".to_owned(),
-            ),
+            Some(key) if key.arn.split(':').nth(3).is_some_and(|of| of != region) => {
+                (format!("key {name} is not of {region}"), "use a key of the region", "kms create-key".to_owned())
+            }
             Some(_) => return Ok(None),
         };
         Ok(Some(Problem::new(name, message, fix).fixed_by(facts.aws(&command))))
@@ -102,10 +100,9 @@ fn volumes(facts: &Facts) -> Checked {
         let image = image.and_then(|id| images.iter().find(|image| image.id == *id));
         let snapshot = image.and_then(|image| image.root_snapshot_gib).map(i64::from);
         let message = match snapshot.filter(|snapshot| *snapshot > volume.size) {
-            Some(snapshot) => Some(format!(
-                "the root volume has {} GiB, and the snapshot of the image {snapshot}",
-                volume.size
-            )),
+            Some(snapshot) => {
+                Some(format!("the root volume has {} GiB, and the snapshot of the image {snapshot}", volume.size))
+            }
             None => impossible(volume),
         };
         if let Some(message) = message {

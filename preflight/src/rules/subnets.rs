@@ -19,11 +19,7 @@ const MAX_TAGS: usize = 50;
 
 /// Key of the tag with which the cloud controller finds subnets for load balancers of Services.
 pub(crate) const fn role_tag_key(is_public: bool) -> &'static str {
-    if is_public {
-        "kubernetes.io/role/elb"
-    } else {
-        "kubernetes.io/role/internal-elb"
-    }
+    if is_public { "kubernetes.io/role/elb" } else { "kubernetes.io/role/internal-elb" }
 }
 
 pub(super) const RULES: &[Rule] = &[
@@ -128,11 +124,7 @@ fn exist(facts: &Facts) -> Checked {
     for id in ids {
         let Some(subnet) = subnets.iter().find(|subnet| subnet.id == id) else {
             let message = format!("{id} does not exist in {}", facts.demand.region);
-            problems.push(Problem::new(
-                id,
-                message,
-                "correct the id or the region, or create the subnet",
-            ));
+            problems.push(Problem::new(id, message, "correct the id or the region, or create the subnet"));
             continue;
         };
         if !subnet.is_available() {
@@ -145,43 +137,24 @@ fn exist(facts: &Facts) -> Checked {
         }
     }
     let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,VpcId,State]'");
-    Ok(problems
-        .into_iter()
-        .map(|problem| problem.fixed_by(command.clone()))
-        .collect())
+    Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
 fn zones(facts: &Facts) -> Checked {
     let subnets = facts.subnets_of(None)?;
     let mut problems = Vec::new();
     for subnet in &subnets {
-        let declared = facts
-            .demand
-            .network
-            .subnets
-            .iter()
-            .find(|declared| declared.id == subnet.id);
+        let declared = facts.demand.network.subnets.iter().find(|declared| declared.id == subnet.id);
         let declared = declared.and_then(|declared| declared.availability_zone.as_ref());
         if let Some(zone) = declared.filter(|zone| **zone != subnet.zone) {
             let message = format!("{} lies in {}, and {zone} is declared", subnet.id, subnet.zone);
-            problems.push(Problem::new(
-                &subnet.id,
-                message,
-                "correct availabilityZone, or leave it out",
-            ));
+            problems.push(Problem::new(&subnet.id, message, "correct availabilityZone, or leave it out"));
         }
     }
     for machines in &facts.demand.machines {
-        let served: BTreeSet<&str> = facts
-            .subnets_of(Some(machines.role))?
-            .into_iter()
-            .map(|subnet| subnet.zone.as_str())
-            .collect();
-        for zone in machines
-            .failure_domains
-            .iter()
-            .filter(|zone| !served.contains(zone.as_str()))
-        {
+        let served: BTreeSet<&str> =
+            facts.subnets_of(Some(machines.role))?.into_iter().map(|subnet| subnet.zone.as_str()).collect();
+        for zone in machines.failure_domains.iter().filter(|zone| !served.contains(zone.as_str())) {
             let message = format!("failure domain {zone} has no subnet for {}", machines.template);
             problems.push(Problem::new(
                 &machines.template,
@@ -228,11 +201,7 @@ fn addresses(facts: &Facts) -> Checked {
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         let of_role = facts.demand.machines.iter().filter(|machines| machines.role == role);
         let wanted: i32 = of_role.map(|machines| machines.replicas).sum();
-        let free: i32 = facts
-            .subnets_of(Some(role))?
-            .iter()
-            .map(|subnet| subnet.free_addresses)
-            .sum();
+        let free: i32 = facts.subnets_of(Some(role))?.iter().map(|subnet| subnet.free_addresses).sum();
         if free < wanted {
             let (object, name) = match role {
                 RoleOfMachines::ControlPlane => ("control plane", "control plane machines"),
@@ -245,38 +214,23 @@ fn addresses(facts: &Facts) -> Checked {
     for subnet in of_load_balancers(facts, &subnets) {
         if subnet.free_addresses < ADDRESSES_OF_A_LOAD_BALANCER {
             let message = format!("{} has fewer than 8 free addresses for load balancers", subnet.id);
-            let problem = Problem::new(
-                &subnet.id,
-                message,
-                "free addresses, or use another subnet for load balancers",
-            );
+            let problem = Problem::new(&subnet.id, message, "free addresses, or use another subnet for load balancers");
             problems.push(problem.with_severity(Warning));
         }
     }
     let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,AvailableIpAddressCount]'");
-    Ok(problems
-        .into_iter()
-        .map(|problem| problem.fixed_by(command.clone()))
-        .collect())
+    Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
 /// Subnets that contain load balancers of the cluster, or in which the cloud controller may create them.
 fn of_load_balancers<'a>(facts: &Facts, subnets: &[&'a Subnet]) -> Vec<&'a Subnet> {
     let balancers = facts.load_balancers.found();
-    let used = balancers
-        .into_iter()
-        .flatten()
-        .flat_map(|balancer| balancer.zones.values());
+    let used = balancers.into_iter().flatten().flat_map(|balancer| balancer.zones.values());
     let used: BTreeSet<&String> = used.collect();
-    let is_tagged = |subnet: &Subnet| {
-        [true, false]
-            .iter()
-            .any(|is_public| subnet.tags.contains_key(role_tag_key(*is_public)))
-    };
+    let is_tagged =
+        |subnet: &Subnet| [true, false].iter().any(|is_public| subnet.tags.contains_key(role_tag_key(*is_public)));
     let subnets = subnets.iter().copied();
-    subnets
-        .filter(|subnet| used.contains(&subnet.id) || is_tagged(subnet))
-        .collect()
+    subnets.filter(|subnet| used.contains(&subnet.id) || is_tagged(subnet)).collect()
 }
 
 fn network_acls(facts: &Facts) -> Checked {
@@ -288,25 +242,14 @@ fn network_acls(facts: &Facts) -> Checked {
             continue;
         };
         let meant = |wanted: &AclTraffic| {
-            if wanted.with_subnets {
-                all_ranges.clone()
-            } else {
-                vec![DEFAULT_ROUTE]
-            }
+            if wanted.with_subnets { all_ranges.clone() } else { vec![DEFAULT_ROUTE] }
         };
         let wanted = of_network_acls(&facts.demand);
-        let pairs = wanted
-            .iter()
-            .flat_map(|wanted| meant(wanted).into_iter().map(move |range| (wanted, range)));
-        let denied = pairs
-            .into_iter()
-            .find(|(wanted, range)| !acl_allows(list, wanted.is_egress, wanted.traffic, range));
+        let pairs = wanted.iter().flat_map(|wanted| meant(wanted).into_iter().map(move |range| (wanted, range)));
+        let denied =
+            pairs.into_iter().find(|(wanted, range)| !acl_allows(list, wanted.is_egress, wanted.traffic, range));
         if let Some((wanted, range)) = denied {
-            let (direction, preposition) = if wanted.is_egress {
-                ("out", "to")
-            } else {
-                ("in", "from")
-            };
+            let (direction, preposition) = if wanted.is_egress { ("out", "to") } else { ("in", "from") };
             let message = format!(
                 "{} of {} does not allow {} {direction} {preposition} {range}",
                 list.id,
@@ -314,12 +257,8 @@ fn network_acls(facts: &Facts) -> Checked {
                 wanted.traffic.text()
             );
             problems.push(
-                Problem::new(
-                    &subnet.id,
-                    message,
-                    "add an entry that allows the traffic before the one that denies it",
-                )
-                .fixed_by(facts.aws(&format!("ec2 describe-network-acls --network-acl-ids {}", list.id))),
+                Problem::new(&subnet.id, message, "add an entry that allows the traffic before the one that denies it")
+                    .fixed_by(facts.aws(&format!("ec2 describe-network-acls --network-acl-ids {}", list.id))),
             );
         }
     }
@@ -333,15 +272,8 @@ fn cluster_tags(facts: &Facts) -> Checked {
         .into_iter()
         .filter(|subnet| !matches!(subnet.tags.get(&key).map(String::as_str), Some("shared" | "owned")));
     let problems = untagged.map(|subnet| {
-        Problem::new(
-            &subnet.id,
-            format!("{} has no tag {key}", subnet.id),
-            format!("tag the subnet with {key}=shared"),
-        )
-        .fixed_by(facts.aws(&format!(
-            "ec2 create-tags --resources {} --tags Key={key},Value=shared",
-            subnet.id
-        )))
+        Problem::new(&subnet.id, format!("{} has no tag {key}", subnet.id), format!("tag the subnet with {key}=shared"))
+            .fixed_by(facts.aws(&format!("ec2 create-tags --resources {} --tags Key={key},Value=shared", subnet.id)))
     });
     Ok(problems.collect())
 }
@@ -359,10 +291,7 @@ fn role_tags(facts: &Facts) -> Checked {
                     format!("the {kind} subnet {} has no tag {key}", subnet.id),
                     format!("tag the subnet with {key}=1"),
                 )
-                .fixed_by(facts.aws(&format!(
-                    "ec2 create-tags --resources {} --tags Key={key},Value=1",
-                    subnet.id
-                ))),
+                .fixed_by(facts.aws(&format!("ec2 create-tags --resources {} --tags Key={key},Value=1", subnet.id))),
             );
         }
     }
@@ -370,10 +299,7 @@ fn role_tags(facts: &Facts) -> Checked {
 }
 
 fn tag_count(facts: &Facts) -> Checked {
-    let full = facts
-        .subnets_of(None)?
-        .into_iter()
-        .filter(|subnet| subnet.tags.len() >= MAX_TAGS);
+    let full = facts.subnets_of(None)?.into_iter().filter(|subnet| subnet.tags.len() >= MAX_TAGS);
     let problems = full.map(|subnet| {
         let message = format!("{} has {MAX_TAGS} tags, the most that AWS allows", subnet.id);
         Problem::new(&subnet.id, message, "remove tags that nobody needs")
@@ -384,10 +310,7 @@ fn tag_count(facts: &Facts) -> Checked {
 
 fn zone_types(facts: &Facts) -> Checked {
     let zones = known(&facts.zones, "the zones")?;
-    let types: BTreeMap<&str, &str> = zones
-        .iter()
-        .map(|zone| (zone.name.as_str(), zone.zone_type.as_str()))
-        .collect();
+    let types: BTreeMap<&str, &str> = zones.iter().map(|zone| (zone.name.as_str(), zone.zone_type.as_str())).collect();
     applies(facts.demand.has_control_plane_machines())?;
     let mut problems = Vec::new();
     for subnet in facts.subnets_of(Some(RoleOfMachines::ControlPlane))? {
@@ -395,10 +318,7 @@ fn zone_types(facts: &Facts) -> Checked {
         let message = if subnet.outpost_arn.is_some() {
             format!("{} of the control plane is on an Outpost", subnet.id)
         } else if zone_type != "availability-zone" {
-            format!(
-                "{} of the control plane is in {}, a {zone_type}",
-                subnet.id, subnet.zone
-            )
+            format!("{} of the control plane is in {}, a {zone_type}", subnet.id, subnet.zone)
         } else {
             continue;
         };

@@ -42,12 +42,7 @@ const KUBELET: Traffic = Traffic::tcp(10250);
 
 /// The connections that machines must admit, without the traffic of the pod network.
 pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
-    let flow = |rule, role, traffic, side| Flow {
-        rule,
-        role,
-        traffic,
-        side,
-    };
+    let flow = |rule, role, traffic, side| Flow { rule, role, traffic, side };
     let (control_plane, worker) = (RoleOfMachines::ControlPlane, RoleOfMachines::Worker);
     let mut flows = vec![flow("G9", worker, Traffic::range("tcp", 30000, 32767), Side::Vpc)];
     if demand.has_control_plane_machines() {
@@ -57,12 +52,7 @@ pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
             flow("G4", control_plane, api, Side::ControlPlane),
             flow("G4", control_plane, api, Side::LoadBalancers),
             // Even a control plane with one machine has two while the machine is replaced.
-            flow(
-                "G5",
-                control_plane,
-                Traffic::range("tcp", 2379, 2380),
-                Side::ControlPlane,
-            ),
+            flow("G5", control_plane, Traffic::range("tcp", 2379, 2380), Side::ControlPlane),
             flow("G6", control_plane, KUBELET, Side::ControlPlane),
             flow("G6", worker, KUBELET, Side::ControlPlane),
             flow("G7", control_plane, Traffic::tcp(10257), Side::ControlPlane),
@@ -81,14 +71,7 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
         (Traffic::tcp(demand.api_port), Side::ControlPlane),
         (KUBELET, Side::Machines),
     ];
-    let of_role = |role| {
-        wanted.map(|(traffic, side)| Flow {
-            rule: "G10",
-            role,
-            traffic,
-            side,
-        })
-    };
+    let of_role = |role| wanted.map(|(traffic, side)| Flow { rule: "G10", role, traffic, side });
     let konnectivity = demand.has_hosted_control_plane.then_some(Flow {
         rule: "G12",
         role: RoleOfMachines::Worker,
@@ -103,10 +86,7 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
 pub(crate) fn of_pod_network(cni: PodNetwork) -> Vec<Vec<Traffic>> {
     match cni {
         PodNetwork::None => vec![],
-        PodNetwork::Calico => vec![
-            vec![Traffic::tcp(179), Traffic::protocol("4")],
-            vec![Traffic::udp(4789)],
-        ],
+        PodNetwork::Calico => vec![vec![Traffic::tcp(179), Traffic::protocol("4")], vec![Traffic::udp(4789)]],
         PodNetwork::Cilium => {
             let with = |tunnel| vec![Traffic::udp(tunnel), Traffic::tcp(4240), Traffic::range("icmp", 8, 8)];
             vec![with(8472), with(6081)]
@@ -131,15 +111,9 @@ pub struct AclTraffic {
 
 /// The traffic that network ACLs must let pass: HTTPS and its answers, the API server and the kubelet.
 pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
-    let with = |is_egress, traffic, with_subnets| AclTraffic {
-        is_egress,
-        traffic,
-        with_subnets,
-    };
-    let mut wanted = vec![
-        with(true, Traffic::tcp(443), false),
-        with(false, Traffic::range("tcp", 32768, 60999), false),
-    ];
+    let with = |is_egress, traffic, with_subnets| AclTraffic { is_egress, traffic, with_subnets };
+    let mut wanted =
+        vec![with(true, Traffic::tcp(443), false), with(false, Traffic::range("tcp", 32768, 60999), false)];
     for traffic in [Traffic::tcp(demand.api_port), KUBELET] {
         wanted.extend([with(false, traffic, true), with(true, traffic, true)]);
     }
@@ -148,8 +122,5 @@ pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
 
 /// The port of the control plane endpoint, on which load balancers listen.
 pub(crate) fn endpoint_port(demand: &Demand) -> i32 {
-    demand
-        .endpoint
-        .as_ref()
-        .map_or(demand.api_port, |endpoint| endpoint.port)
+    demand.endpoint.as_ref().map_or(demand.api_port, |endpoint| endpoint.port)
 }

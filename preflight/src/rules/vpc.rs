@@ -85,54 +85,32 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn exists(facts: &Facts) -> Checked {
-    let wanted = facts
-        .demand
-        .network
-        .vpc
-        .as_ref()
-        .map_or("the VPC", |vpc| vpc.id.as_str());
+    let wanted = facts.demand.network.vpc.as_ref().map_or("the VPC", |vpc| vpc.id.as_str());
     let problem = match facts.of_network(&facts.vpc, "the VPC")? {
         None => Some(Problem::new(
             wanted,
             format!("{wanted} does not exist in {}", facts.demand.region),
             "correct the id or the region, or create the VPC",
         )),
-        Some(vpc) if vpc.state != "available" => Some(Problem::new(
-            &vpc.id,
-            format!("{} is {}", vpc.id, vpc.state),
-            "wait until the VPC is available",
-        )),
+        Some(vpc) if vpc.state != "available" => {
+            Some(Problem::new(&vpc.id, format!("{} is {}", vpc.id, vpc.state), "wait until the VPC is available"))
+        }
         Some(_) => None,
     };
     let command = facts.aws("ec2 describe-vpcs --query 'Vpcs[].[VpcId,State]'");
-    Ok(problem
-        .into_iter()
-        .map(|problem| problem.fixed_by(command.clone()))
-        .collect())
+    Ok(problem.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
 fn dns_support(facts: &Facts) -> Checked {
-    attribute(
-        facts,
-        "enableDnsSupport",
-        "enable-dns-support",
-        "DNS support",
-        |facts| Ok(facts.of_network(&facts.vpc_dns, "the DNS settings of the VPC")?.support),
-    )
+    attribute(facts, "enableDnsSupport", "enable-dns-support", "DNS support", |facts| {
+        Ok(facts.of_network(&facts.vpc_dns, "the DNS settings of the VPC")?.support)
+    })
 }
 
 fn dns_hostnames(facts: &Facts) -> Checked {
-    attribute(
-        facts,
-        "enableDnsHostnames",
-        "enable-dns-hostnames",
-        "DNS host names",
-        |facts| {
-            Ok(facts
-                .of_network(&facts.vpc_dns, "the DNS settings of the VPC")?
-                .hostnames)
-        },
-    )
+    attribute(facts, "enableDnsHostnames", "enable-dns-hostnames", "DNS host names", |facts| {
+        Ok(facts.of_network(&facts.vpc_dns, "the DNS settings of the VPC")?.hostnames)
+    })
 }
 
 fn attribute(facts: &Facts, name: &str, flag: &str, what: &str, is_on: fn(&Facts) -> Result<bool, Skipped>) -> Checked {
@@ -141,9 +119,9 @@ fn attribute(facts: &Facts, name: &str, flag: &str, what: &str, is_on: fn(&Facts
         return Ok(vec![]);
     }
     let problem = Problem::new(vpc, format!("{vpc} has no {what}"), format!("set {name} of the VPC"));
-    Ok(vec![problem.fixed_by(facts.aws(&format!(
-        "ec2 modify-vpc-attribute --vpc-id {vpc} --{flag} '{{\"Value\":true}}'"
-    )))])
+    Ok(vec![
+        problem.fixed_by(facts.aws(&format!("ec2 modify-vpc-attribute --vpc-id {vpc} --{flag} '{{\"Value\":true}}'"))),
+    ])
 }
 
 /// Domain of the private DNS names of instances in a region.
@@ -174,10 +152,7 @@ fn dhcp_options(facts: &Facts) -> Checked {
     };
     let domain = region_domain(&facts.demand.region);
     let mut problems = Vec::new();
-    let has_domain = options
-        .domain_names
-        .iter()
-        .any(|name| name.split_whitespace().any(|name| name == domain));
+    let has_domain = options.domain_names.iter().any(|name| name.split_whitespace().any(|name| name == domain));
     if !has_domain && needs_region_domain(&facts.demand) {
         problems.push(Problem::new(
             &options.id,
@@ -197,10 +172,7 @@ fn dhcp_options(facts: &Facts) -> Checked {
         "ec2 create-dhcp-options --dhcp-configurations Key=domain-name,Values={domain} \
          Key=domain-name-servers,Values=AmazonProvidedDNS"
     ));
-    Ok(problems
-        .into_iter()
-        .map(|problem| problem.fixed_by(command.clone()))
-        .collect())
+    Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
 fn ranges(facts: &Facts) -> Checked {
@@ -224,15 +196,9 @@ fn ipv6(facts: &Facts) -> Checked {
     applies(facts.demand.wants_ipv6)?;
     let vpc = facts.the_vpc()?;
     let problem = vpc.ipv6_cidr_blocks.is_empty().then(|| {
-        Problem::new(
-            &vpc.id,
-            format!("{} has no IPv6 range", vpc.id),
-            "associate an IPv6 range with the VPC",
+        Problem::new(&vpc.id, format!("{} has no IPv6 range", vpc.id), "associate an IPv6 range with the VPC").fixed_by(
+            facts.aws(&format!("ec2 associate-vpc-cidr-block --vpc-id {} --amazon-provided-ipv6-cidr-block", vpc.id)),
         )
-        .fixed_by(facts.aws(&format!(
-            "ec2 associate-vpc-cidr-block --vpc-id {} --amazon-provided-ipv6-cidr-block",
-            vpc.id
-        )))
     });
     Ok(problem.into_iter().collect())
 }
@@ -259,21 +225,14 @@ pub(crate) fn wants_default_tenancy(machines: &MachineDemand) -> bool {
 fn tenancy(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
     applies(vpc.tenancy == "dedicated")?;
-    let shared = facts
-        .demand
-        .machines
-        .iter()
-        .filter(|machines| wants_default_tenancy(machines));
+    let shared = facts.demand.machines.iter().filter(|machines| wants_default_tenancy(machines));
     let problems = shared.map(|machines| {
         Problem::new(
             &machines.template,
             format!("machines with the tenancy default become dedicated in {}", vpc.id),
             "set tenancy: dedicated, or use a VPC with the tenancy default",
         )
-        .fixed_by(facts.aws(&format!(
-            "ec2 modify-vpc-tenancy --vpc-id {} --instance-tenancy default",
-            vpc.id
-        )))
+        .fixed_by(facts.aws(&format!("ec2 modify-vpc-tenancy --vpc-id {} --instance-tenancy default", vpc.id)))
     });
     Ok(problems.collect())
 }

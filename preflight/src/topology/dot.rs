@@ -8,25 +8,14 @@ use super::picture::{Node, Picture};
 use super::short;
 
 pub(super) fn drawn(picture: &Picture) -> String {
-    let mut text = format!(
-        "digraph cluster {{\n  label={};\n  rankdir=TB;\n",
-        quoted(&picture.title)
-    );
+    let mut text = format!("digraph cluster {{\n  label={};\n  rankdir=TB;\n", quoted(&picture.title));
     text.push_str("  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n");
     for node in picture.balancers.iter().chain(&picture.machines) {
         let _ = writeln!(text, "  {}", vertex(node));
     }
-    let _ = writeln!(
-        text,
-        "  subgraph cluster_vpc {{\n    label={};",
-        quoted(&label(&picture.vpc))
-    );
+    let _ = writeln!(text, "  subgraph cluster_vpc {{\n    label={};", quoted(&label(&picture.vpc)));
     for (number, (zone, subnets)) in picture.zones.iter().enumerate() {
-        let _ = writeln!(
-            text,
-            "    subgraph cluster_zone{number} {{\n      label={};",
-            quoted(zone)
-        );
+        let _ = writeln!(text, "    subgraph cluster_zone{number} {{\n      label={};", quoted(zone));
         for subnet in subnets {
             let _ = writeln!(text, "      {}", vertex(subnet));
         }
@@ -57,10 +46,7 @@ fn vertex(node: &Node) -> String {
 fn label(node: &Node) -> String {
     let marks = node.marks.iter().map(|mark| format!("{} {}", mark.rule, mark.message));
     let lines = node.lines.iter().filter(|line| !line.is_empty()).cloned();
-    let parts: Vec<String> = std::iter::once(short(&node.id).to_owned())
-        .chain(lines)
-        .chain(marks)
-        .collect();
+    let parts: Vec<String> = std::iter::once(short(&node.id).to_owned()).chain(lines).chain(marks).collect();
     parts.join("\n")
 }
 

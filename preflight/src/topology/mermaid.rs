@@ -12,11 +12,7 @@ use super::short;
 type Names<'a> = BTreeMap<&'a str, usize>;
 
 pub(super) fn drawn(picture: &Picture) -> String {
-    let names: Names<'_> = picture
-        .nodes()
-        .enumerate()
-        .map(|(number, node)| (node.id.as_str(), number))
-        .collect();
+    let names: Names<'_> = picture.nodes().enumerate().map(|(number, node)| (node.id.as_str(), number)).collect();
     let mut text = format!("---\ntitle: {}\n---\nflowchart TB\n", escaped(&picture.title));
     for node in &picture.balancers {
         let _ = writeln!(text, "  {}", shape(node, &names));
@@ -38,11 +34,7 @@ pub(super) fn drawn(picture: &Picture) -> String {
     }
     for node in picture.nodes() {
         for target in node.leads_to.iter().filter_map(|id| names.get(id.as_str())) {
-            let _ = writeln!(
-                text,
-                "  n{} --> n{target}",
-                names.get(node.id.as_str()).copied().unwrap_or_default()
-            );
+            let _ = writeln!(text, "  n{} --> n{target}", names.get(node.id.as_str()).copied().unwrap_or_default());
         }
     }
     text.push_str("  classDef blocking stroke:#c62828,stroke-width:3px\n");
@@ -62,19 +54,9 @@ fn shape(node: &Node, names: &Names<'_>) -> String {
 
 /// The id, the lines and the findings of an object.
 fn label(node: &Node) -> String {
-    let marks = node
-        .marks
-        .iter()
-        .map(|mark| format!("<b>{}</b> {}", mark.rule, escaped(&mark.message)));
-    let lines = node
-        .lines
-        .iter()
-        .filter(|line| !line.is_empty())
-        .map(|line| escaped(line));
-    let parts: Vec<String> = std::iter::once(escaped(short(&node.id)))
-        .chain(lines)
-        .chain(marks)
-        .collect();
+    let marks = node.marks.iter().map(|mark| format!("<b>{}</b> {}", mark.rule, escaped(&mark.message)));
+    let lines = node.lines.iter().filter(|line| !line.is_empty()).map(|line| escaped(line));
+    let parts: Vec<String> = std::iter::once(escaped(short(&node.id))).chain(lines).chain(marks).collect();
     parts.join("<br>")
 }
 

@@ -28,9 +28,5 @@ pub fn svg(facts: &Facts, report: &Report) -> String {
 
 /// The last part of an ARN, which identifies the object; any other id is unchanged.
 fn short(id: &str) -> &str {
-    if id.starts_with("arn:") {
-        id.split(':').next_back().unwrap_or(id)
-    } else {
-        id
-    }
+    if id.starts_with("arn:") { id.split(':').next_back().unwrap_or(id) } else { id }
 }

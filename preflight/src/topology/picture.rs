@@ -49,11 +49,7 @@ pub(super) struct Mark {
 
 impl Node {
     fn new(id: impl Into<String>, lines: Vec<String>) -> Self {
-        Self {
-            id: id.into(),
-            lines,
-            ..Self::default()
-        }
+        Self { id: id.into(), lines, ..Self::default() }
     }
 
     /// The severity of the worst finding about the object.
@@ -88,17 +84,9 @@ impl Picture {
 
     /// Attaches a finding to each object that it is about.
     fn mark(&mut self, finding: &Finding) {
-        let mark = Mark {
-            rule: finding.rule,
-            severity: finding.severity,
-            message: finding.message.clone(),
-        };
+        let mark = Mark { rule: finding.rule, severity: finding.severity, message: finding.message.clone() };
         let zones = self.zones.values_mut().flatten();
-        let others = self
-            .balancers
-            .iter_mut()
-            .chain(&mut self.groups)
-            .chain(&mut self.machines);
+        let others = self.balancers.iter_mut().chain(&mut self.groups).chain(&mut self.machines);
         let nodes = std::iter::once(&mut self.vpc).chain(zones).chain(others);
         let objects: BTreeSet<&str> = finding.object.split(',').collect();
         let mut is_shown = false;
@@ -147,23 +135,15 @@ fn zones(facts: &Facts) -> BTreeMap<String, Vec<Node>> {
 fn subnet_node(facts: &Facts, subnet: &Subnet, nat: &[&str]) -> Node {
     let target = facts.route_table(&subnet.id).ok().and_then(|table| {
         let mut routes = table.routes.iter();
-        routes
-            .find(|route| route.destination == DEFAULT_ROUTE)
-            .map(|route| &route.target)
+        routes.find(|route| route.destination == DEFAULT_ROUTE).map(|route| &route.target)
     });
     let kind = match target {
         Some(RouteTarget::InternetGateway(_)) => "public",
         _ => "private",
     };
-    let route = target.map_or_else(
-        || "no default route".to_owned(),
-        |target| format!("0.0.0.0/0 to {}", target.id()),
-    );
-    let mut lines = vec![
-        format!("{kind}, {}", subnet.cidr_block),
-        format!("{} free addresses", subnet.free_addresses),
-        route,
-    ];
+    let route = target.map_or_else(|| "no default route".to_owned(), |target| format!("0.0.0.0/0 to {}", target.id()));
+    let mut lines =
+        vec![format!("{kind}, {}", subnet.cidr_block), format!("{} free addresses", subnet.free_addresses), route];
     lines.extend(nat.iter().map(|id| format!("has {id}")));
     Node::new(&subnet.id, lines)
 }
@@ -180,14 +160,8 @@ fn groups(facts: &Facts) -> Vec<Node> {
                 (true, false) => "control plane",
                 _ => "workers",
             };
-            let name = known
-                .iter()
-                .find(|group| group.id == id)
-                .map(|group| group.name.clone());
-            Node::new(
-                id,
-                vec![name.unwrap_or_else(|| "not known".to_owned()), role.to_owned()],
-            )
+            let name = known.iter().find(|group| group.id == id).map(|group| group.name.clone());
+            Node::new(id, vec![name.unwrap_or_else(|| "not known".to_owned()), role.to_owned()])
         })
         .collect()
 }
@@ -197,10 +171,7 @@ fn balancers(facts: &Facts) -> Vec<Node> {
     let targets = facts.target_groups.found().map(Vec::as_slice).unwrap_or_default();
     let balancers = known.iter().map(|balancer| {
         let listeners = balancer.listeners.found().map(Vec::as_slice).unwrap_or_default();
-        let ports: Vec<String> = listeners
-            .iter()
-            .map(|of| format!("{} {}", of.protocol, of.port))
-            .collect();
+        let ports: Vec<String> = listeners.iter().map(|of| format!("{} {}", of.protocol, of.port)).collect();
         let lines = vec![
             format!("{} {}", balancer.scheme, balancer.balancer_type),
             ports.join(", "),
@@ -232,10 +203,7 @@ fn machines(facts: &Facts) -> Vec<Node> {
             leads_to,
             ..Node::new(
                 &machines.template,
-                vec![
-                    format!("{role}, up to {}", machines.replicas),
-                    machines.spec.instance_type.clone(),
-                ],
+                vec![format!("{role}, up to {}", machines.replicas), machines.spec.instance_type.clone()],
             )
         }
     });

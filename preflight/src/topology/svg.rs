@@ -77,9 +77,7 @@ fn rectangle(placed: &Placed) -> String {
         Some(FindingSeverity::Warning) => "box-warning",
         None => "box",
     };
-    let Placed {
-        x, y, width, height, ..
-    } = placed;
+    let Placed { x, y, width, height, .. } = placed;
     let mut text =
         format!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\" class=\"{class}\"/>\n");
     for (number, line) in placed.lines.iter().enumerate() {
@@ -99,12 +97,7 @@ fn rectangle(placed: &Placed) -> String {
 pub(super) fn layout(picture: &Picture) -> Layout {
     let columns = picture.zones.len().max(2);
     let width = columns * (BOX_WIDTH + GAP * 2) + GAP * 3;
-    let mut layout = Layout {
-        boxes: vec![],
-        frames: vec![],
-        width,
-        height: 0,
-    };
+    let mut layout = Layout { boxes: vec![], frames: vec![], width, height: 0 };
     let mut y = 50;
     y = layout.row(&picture.balancers, GAP * 2, y, columns);
     let top = y;
@@ -114,9 +107,7 @@ pub(super) fn layout(picture: &Picture) -> Layout {
     for (number, (zone, subnets)) in picture.zones.iter().enumerate() {
         let x = GAP * 2 + number * (BOX_WIDTH + GAP * 2);
         let end = layout.row(subnets, x + GAP, y + LINE * 2, 1);
-        layout
-            .frames
-            .push((x, y, BOX_WIDTH + GAP * 2 - 8, end - y, zone.clone()));
+        layout.frames.push((x, y, BOX_WIDTH + GAP * 2 - 8, end - y, zone.clone()));
         bottom = bottom.max(end);
     }
     y = layout.row(&picture.groups, GAP * 2, bottom + GAP, columns);
@@ -133,21 +124,14 @@ fn marks_of(vpc: &Node) -> Vec<Node> {
     if vpc.marks.is_empty() {
         return vec![];
     }
-    vec![Node {
-        lines: vec![],
-        ..vpc.clone()
-    }]
+    vec![Node { lines: vec![], ..vpc.clone() }]
 }
 
 fn others(marks: &[Mark]) -> Vec<Node> {
     if marks.is_empty() {
         return vec![];
     }
-    vec![Node {
-        id: "Other findings".to_owned(),
-        marks: marks.to_vec(),
-        ..Node::default()
-    }]
+    vec![Node { id: "Other findings".to_owned(), marks: marks.to_vec(), ..Node::default() }]
 }
 
 impl Layout {
@@ -178,14 +162,7 @@ fn place(node: &Node, x: usize, y: usize) -> Placed {
         };
         lines.extend(wrapped(&format!("{} {}", mark.rule, mark.message), style));
     }
-    Placed {
-        x,
-        y,
-        width: BOX_WIDTH,
-        height: lines.len() * LINE + PADDING * 2,
-        lines,
-        severity: node.severity(),
-    }
+    Placed { x, y, width: BOX_WIDTH, height: lines.len() * LINE + PADDING * 2, lines, severity: node.severity() }
 }
 
 /// A text in lines of at most [`LINE_LENGTH`] characters. Long words are cut.
@@ -208,8 +185,5 @@ fn wrapped(text: &str, style: &'static str) -> Vec<Line> {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -34,13 +34,7 @@ fn every_object_and_finding_is_in_every_picture() {
     let report = check(&facts, &Selection::default());
     assert!(report.findings().count() > 4);
     for text in pictures(&facts) {
-        for id in [
-            "vpc-0000000a",
-            "subnet-0000000a",
-            "subnet-0000000c",
-            "sg-0000000b",
-            "AWSMachineTemplate/workers",
-        ] {
+        for id in ["vpc-0000000a", "subnet-0000000a", "subnet-0000000c", "sg-0000000b", "AWSMachineTemplate/workers"] {
             assert!(text.contains(id), "{id} is not in {text}");
         }
         for finding in report.findings() {
@@ -87,10 +81,7 @@ fn boxes_do_not_overlap() {
 
 #[test]
 fn what_is_not_known_is_drawn_as_such() {
-    let facts = Facts {
-        demand: good().demand,
-        ..Facts::default()
-    };
+    let facts = Facts { demand: good().demand, ..Facts::default() };
     for text in pictures(&facts) {
         assert!(text.contains("not known") && text.contains("subnet-0000000a"), "{text}");
     }
@@ -105,9 +96,5 @@ fn the_documentation_has_the_picture_of_the_quickstart() {
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
         std::fs::write(file, &drawn).unwrap();
     }
-    assert_eq!(
-        std::fs::read_to_string(file).unwrap(),
-        drawn,
-        "run the test with UPDATE_FIXTURES=1"
-    );
+    assert_eq!(std::fs::read_to_string(file).unwrap(), drawn, "run the test with UPDATE_FIXTURES=1");
 }

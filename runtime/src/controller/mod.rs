@@ -122,9 +122,7 @@ impl<R: Reconciler> Controller<R> {
         let cache = cache.clone();
         let subscribe = move || {
             let changes = cache.changes(predicate);
-            changes
-                .flat_map(move |change| futures::stream::iter(mapper(change.object())))
-                .boxed()
+            changes.flat_map(move |change| futures::stream::iter(mapper(change.object()))).boxed()
         };
         self.triggers.push(Box::new(subscribe));
         self
@@ -182,14 +180,8 @@ impl<R: Reconciler> Controller<R> {
             queue,
             Config::default().concurrency(concurrency),
         );
-        passes
-            .for_each(async |pass| queue_answered(controller, pass, &waiting, &workers))
-            .await;
-        if stop.is_cancelled() {
-            Ok(())
-        } else {
-            Err(ControllerEnded { controller })
-        }
+        passes.for_each(async |pass| queue_answered(controller, pass, &waiting, &workers)).await;
+        if stop.is_cancelled() { Ok(()) } else { Err(ControllerEnded { controller }) }
     }
 }
 

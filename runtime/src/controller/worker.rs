@@ -135,10 +135,7 @@ impl<R: Reconciler> Worker<R> {
             span.in_scope(|| trace!("the pass waits, because its groups occupy their share of the workers"));
             return Action::requeue(ASIDE);
         };
-        let delay = Arc::clone(&self)
-            .guarded_pass(&cached, stale_for)
-            .instrument(span)
-            .await;
+        let delay = Arc::clone(&self).guarded_pass(&cached, stale_for).instrument(span).await;
         // The object may have been deleted during the reconcile, so it is forgotten again.
         let current = self.store.get(&reference);
         if current.is_none_or(|current| current.meta().uid != cached.meta().uid) {
@@ -158,22 +155,16 @@ impl<R: Reconciler> Worker<R> {
         let started = Instant::now();
         let mut version = None;
         let subject = self.subject(cached, stale_for).await;
-        self.metrics
-            .dequeued(self.waiting.begun(&ObjectRef::from_obj(&**cached)));
+        self.metrics.dequeued(self.waiting.begun(&ObjectRef::from_obj(&**cached)));
         let result = match subject {
             Ok(Subject::Object(object)) => {
                 version.clone_from(&object.meta().resource_version);
                 Arc::clone(&self).isolated(*object).await
             }
-            Ok(Subject::Gone) => Ok(Passed {
-                next: Next::AwaitChange,
-                why: Some("the object is gone".to_owned()),
-            }),
+            Ok(Subject::Gone) => Ok(Passed { next: Next::AwaitChange, why: Some("the object is gone".to_owned()) }),
             Err(error) => Err(error),
         };
-        let why = result
-            .as_ref()
-            .map_or_else(|error| Some(error.to_string()), |passed| passed.why.clone());
+        let why = result.as_ref().map_or_else(|error| Some(error.to_string()), |passed| passed.why.clone());
         let (label, delay) = self.decide(uid(cached.meta()), result.map(|passed| passed.next));
         let took = started.elapsed();
         debug!(
@@ -226,10 +217,7 @@ impl<R: Reconciler> Worker<R> {
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => {
                     self.metrics.panicked();
-                    Err(ReconcileError::new(
-                        "Panic",
-                        PassError::Panic(panic_message(panic.as_ref())),
-                    ))
+                    Err(ReconcileError::new("Panic", PassError::Panic(panic_message(panic.as_ref()))))
                 }
                 Err(aborted) => Err(ReconcileError::new("Aborted", PassError::Aborted(aborted))),
             },
@@ -255,10 +243,7 @@ impl<R: Reconciler> Worker<R> {
         }
         self.tell(&outcome.object.object_ref(&()), events).await;
         written?;
-        Ok(Passed {
-            next: outcome.next,
-            why,
-        })
+        Ok(Passed { next: outcome.next, why })
     }
 
     /// Logs and publishes events.
@@ -298,10 +283,7 @@ impl<R: Reconciler> Worker<R> {
                 ReconcileErrorKind::Failed => {
                     let delay = self.backoff.failed(uid);
                     let retry_in_seconds = delay.as_secs_f64();
-                    error!(
-                        reason = failure.reason(),
-                        retry_in_seconds, "reconcile failed: {failure}"
-                    );
+                    error!(reason = failure.reason(), retry_in_seconds, "reconcile failed: {failure}");
                     (ReconcileResult::Error, Some(delay))
                 }
             },
@@ -340,6 +322,5 @@ fn span<R: Reconciler>(metadata: &ObjectMeta) -> Span {
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

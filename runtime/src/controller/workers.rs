@@ -63,17 +63,8 @@ impl<K: CachedKind> Workers<K> {
     /// A number of workers, and the stream of the objects that are called when workers become free.
     pub(super) fn new(all: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<ObjectRef<K>>) {
         let (called, receiver) = mpsc::unbounded_channel();
-        let state = State {
-            busy: 0,
-            by_group: HashMap::new(),
-            called: HashMap::new(),
-            aside: VecDeque::new(),
-        };
-        let workers = Self {
-            all,
-            state: Mutex::new(state),
-            called,
-        };
+        let state = State { busy: 0, by_group: HashMap::new(), called: HashMap::new(), aside: VecDeque::new() };
+        let workers = Self { all, state: Mutex::new(state), called };
         (Arc::new(workers), receiver)
     }
 
@@ -93,10 +84,7 @@ impl<K: CachedKind> Workers<K> {
         }
         state.take_back(object);
         state.occupy(&groups);
-        Some(Busy {
-            workers: Arc::clone(self),
-            groups,
-        })
+        Some(Busy { workers: Arc::clone(self), groups })
     }
 
     /// Forgets an object whose pass does not start, such as a deleted one.
@@ -150,18 +138,12 @@ impl<K: CachedKind> State<K> {
 
     /// Puts an object aside under its current groups. An object that already waits keeps its place.
     fn put_aside(&mut self, object: &ObjectRef<K>, groups: Vec<String>, continues: bool) {
-        self.aside
-            .retain_mut(|aside| aside.groups == groups || aside.retains_without(object));
+        self.aside.retain_mut(|aside| aside.groups == groups || aside.retains_without(object));
         let same = self.aside.iter_mut().find(|aside| aside.groups == groups);
         if let Some(aside) = same {
             aside.add(object, continues);
         } else {
-            let mut aside = Aside {
-                groups,
-                continued: Line::new(),
-                changed: Line::new(),
-                called_changed: true,
-            };
+            let mut aside = Aside { groups, continued: Line::new(), changed: Line::new(), called_changed: true };
             aside.add(object, continues);
             self.aside.push_back(aside);
         }
@@ -207,11 +189,7 @@ impl<K: CachedKind> Aside<K> {
     fn next(&mut self) -> Option<ObjectRef<K>> {
         self.called_changed =
             self.continued.order.is_empty() || !(self.called_changed || self.changed.order.is_empty());
-        let line = if self.called_changed {
-            &mut self.changed
-        } else {
-            &mut self.continued
-        };
+        let line = if self.called_changed { &mut self.changed } else { &mut self.continued };
         line.next()
     }
 
@@ -229,10 +207,7 @@ impl<K: CachedKind> Aside<K> {
 
 impl<K: CachedKind> Line<K> {
     fn new() -> Self {
-        Self {
-            objects: HashSet::new(),
-            order: VecDeque::new(),
-        }
+        Self { objects: HashSet::new(), order: VecDeque::new() }
     }
 
     fn add(&mut self, object: &ObjectRef<K>) {
@@ -280,9 +255,7 @@ mod tests {
     }
 
     fn names(called: &mut Called) -> Vec<String> {
-        std::iter::from_fn(|| called.try_recv().ok())
-            .map(|object| object.name)
-            .collect()
+        std::iter::from_fn(|| called.try_recv().ok()).map(|object| object.name).collect()
     }
 
     /// Makes the passes of the called objects, one after the other, until none is called. Returns the objects.
@@ -362,9 +335,7 @@ mod tests {
         let state = workers.state.lock();
         let lines = state.aside.iter().flat_map(|aside| [&aside.continued, &aside.changed]);
         let sizes = lines.map(|line| (line.objects.len(), line.order.len()));
-        sizes.fold((0, 0), |(objects, order), (more, longer)| {
-            (objects + more, order + longer)
-        })
+        sizes.fold((0, 0), |(objects, order), (more, longer)| (objects + more, order + longer))
     }
 
     #[test]
@@ -416,16 +387,7 @@ mod tests {
             let groups = vec!["a".to_owned(), format!("account {round}")];
             assert!(workers.begin(&object("one"), groups, false).is_none());
         }
-        assert_eq!(
-            workers
-                .state
-                .lock()
-                .aside
-                .iter()
-                .filter(|aside| aside.groups.len() > 1)
-                .count(),
-            1
-        );
+        assert_eq!(workers.state.lock().aside.iter().filter(|aside| aside.groups.len() > 1).count(), 1);
         drop(passes);
         let called = names(&mut called);
         assert_eq!(called.iter().filter(|name| *name == "one").count(), 1, "{called:?}");

@@ -68,18 +68,11 @@ impl Authorizer {
 
     async fn judge(&self, token: &str, path: &str) -> kube::Result<Decision> {
         let review = TokenReview {
-            spec: TokenReviewSpec {
-                token: Some(token.to_owned()),
-                ..TokenReviewSpec::default()
-            },
+            spec: TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() },
             ..TokenReview::default()
         };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
-        let reviewed = reviews
-            .create(&PostParams::default(), &review)
-            .await?
-            .status
-            .unwrap_or_default();
+        let reviewed = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
         let Some(user) = reviewed.user.filter(|_| reviewed.authenticated == Some(true)) else {
             return Ok(Decision::Refused(StatusCode::UNAUTHORIZED));
         };
@@ -180,11 +173,7 @@ mod tests {
             (Some("Bearer stranger"), "/metrics", StatusCode::FORBIDDEN),
             (Some("Bearer reader"), "/secrets", StatusCode::FORBIDDEN),
         ] {
-            assert_eq!(
-                asked(ok, authorization, path).await,
-                Err(denied),
-                "{authorization:?} {path}"
-            );
+            assert_eq!(asked(ok, authorization, path).await, Err(denied), "{authorization:?} {path}");
         }
     }
 

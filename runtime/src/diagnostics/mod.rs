@@ -90,10 +90,7 @@ mod tests {
         let server = tokio::spawn(serve(listener, registry(), Protection::None, stop.clone()));
         let (status, body) = http_get(address, "/metrics").await;
         assert_eq!(status, 200);
-        assert!(
-            body.contains("leader_election_master_status{name=\"lease\"} 1\n"),
-            "{body}"
-        );
+        assert!(body.contains("leader_election_master_status{name=\"lease\"} 1\n"), "{body}");
         stop.cancel();
         server.await.unwrap().unwrap();
     }
@@ -101,10 +98,7 @@ mod tests {
     #[tokio::test]
     async fn a_user_without_permission_gets_no_metrics() {
         let authorizer = Some(Authorizer::new(FakeServer::default().client()));
-        let served = Served {
-            registry: registry(),
-            authorizer,
-        };
+        let served = Served { registry: registry(), authorizer };
         let denied = metrics(State(served), HeaderMap::new()).await;
         assert_eq!(denied.status(), StatusCode::UNAUTHORIZED);
     }

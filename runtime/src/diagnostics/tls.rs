@@ -28,9 +28,9 @@ impl FromStr for TlsVersion {
         match text {
             "VersionTLS12" => Ok(Self::Tls12),
             "VersionTLS13" => Ok(Self::Tls13),
-            "VersionTLS10" | "VersionTLS11" => Err(format!(
-                "{text} is not offered any more: use VersionTLS12 or VersionTLS13"
-            )),
+            "VersionTLS10" | "VersionTLS11" => {
+                Err(format!("{text} is not offered any more: use VersionTLS12 or VersionTLS13"))
+            }
             _ => Err("expected VersionTLS12 or VersionTLS13".to_owned()),
         }
     }
@@ -132,9 +132,7 @@ mod tests {
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            aws_lc_rs::default_provider()
-                .signature_verification_algorithms
-                .supported_schemes()
+            aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
         }
     }
 
@@ -187,11 +185,7 @@ mod tests {
     fn versions_are_named_as_kubernetes_names_them() {
         assert_eq!("VersionTLS12".parse(), Ok(TlsVersion::Tls12));
         assert_eq!("VersionTLS13".parse(), Ok(TlsVersion::Tls13));
-        for (text, says) in [
-            ("VersionTLS10", "not offered"),
-            ("VersionTLS11", "not offered"),
-            ("TLS13", "expected"),
-        ] {
+        for (text, says) in [("VersionTLS10", "not offered"), ("VersionTLS11", "not offered"), ("TLS13", "expected")] {
             assert!(text.parse::<TlsVersion>().unwrap_err().contains(says), "{text}");
         }
     }

@@ -18,10 +18,7 @@ pub struct LeaseMemory {
 impl LeaseMemory {
     /// The memory in the Lease with this namespace and name.
     pub fn new(client: Client, namespace: &str, name: impl Into<String>) -> Self {
-        Self {
-            leases: Api::namespaced(client, namespace),
-            name: name.into(),
-        }
+        Self { leases: Api::namespaced(client, namespace), name: name.into() }
     }
 
     /// Whether the Lease has the annotation.
@@ -53,9 +50,6 @@ impl LeaseMemory {
             return Ok(());
         }
         lease.annotations_mut().insert(annotation.to_owned(), "true".to_owned());
-        self.leases
-            .replace(&self.name, &PostParams::default(), &lease)
-            .await
-            .map(drop)
+        self.leases.replace(&self.name, &PostParams::default(), &lease).await.map(drop)
     }
 }

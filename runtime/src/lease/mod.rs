@@ -69,14 +69,8 @@ impl LeaseSettings {
 
     fn validate(&self) -> Result<(), LeaseError> {
         let rules = [
-            (
-                self.duration >= Duration::from_secs(1),
-                "the lease duration must be at least one second",
-            ),
-            (
-                self.renew_deadline < self.duration,
-                "the renew deadline must be shorter than the lease duration",
-            ),
+            (self.duration >= Duration::from_secs(1), "the lease duration must be at least one second"),
+            (self.renew_deadline < self.duration, "the renew deadline must be shorter than the lease duration"),
             (
                 self.retry_period.mul_f64(1.2) < self.renew_deadline,
                 "the retry period must be well below the renew deadline",
@@ -236,22 +230,13 @@ impl LeaderElection {
         {
             return Ok(Claim::Held(other.to_owned()));
         }
-        answer(
-            self.leases
-                .replace(&self.settings.name, &parameters, &claimed(&current, &self.settings))
-                .await,
-        )
+        answer(self.leases.replace(&self.settings.name, &parameters, &claimed(&current, &self.settings)).await)
     }
 
     /// Renews the Lease until renewal fails for too long or another process holds the Lease. `lease` is the last answer
     /// of the server.
     async fn hold(&self, lease: &mut Lease, mut renewed: Instant) -> LeaseError {
-        let LeaseSettings {
-            name,
-            renew_deadline,
-            retry_period,
-            ..
-        } = &self.settings;
+        let LeaseSettings { name, renew_deadline, retry_period, .. } = &self.settings;
         loop {
             sleep(*retry_period).await;
             match timeout_at(renewed + *renew_deadline, self.renew(lease)).await {
@@ -260,16 +245,10 @@ impl LeaderElection {
                     self.renewed(renewed);
                 }
                 Ok(Err(holder)) => {
-                    return LeaseError::Taken {
-                        name: name.clone(),
-                        holder,
-                    };
+                    return LeaseError::Taken { name: name.clone(), holder };
                 }
                 Err(_) => {
-                    return LeaseError::Expired {
-                        name: name.clone(),
-                        deadline: *renew_deadline,
-                    };
+                    return LeaseError::Expired { name: name.clone(), deadline: *renew_deadline };
                 }
             }
         }
@@ -302,11 +281,7 @@ impl LeaderElection {
 
     async fn renew_once(&self, lease: &Lease) -> kube::Result<Claim> {
         let next = claimed(lease, &self.settings);
-        match answer(
-            self.leases
-                .replace(&self.settings.name, &PostParams::default(), &next)
-                .await,
-        )? {
+        match answer(self.leases.replace(&self.settings.name, &PostParams::default(), &next).await)? {
             // Another client changed or deleted the Lease, so the record is read again. Its holder was observed just
             // now, so the record has not expired.
             Claim::Refused => self.claim(&mut Observed::default()).await,
@@ -325,18 +300,12 @@ impl LeaderElection {
                 error = described(&error),
                 "failed to release the lease, it will expire"
             ),
-            Err(_) => warn!(
-                lease = self.settings.name,
-                "releasing the lease timed out, it will expire"
-            ),
+            Err(_) => warn!(lease = self.settings.name, "releasing the lease timed out, it will expire"),
         }
     }
 
     fn failure(&self, verb: &str) -> RepeatedFailure {
-        RepeatedFailure::new(format!(
-            "{verb} the Lease {}/{}",
-            self.settings.namespace, self.settings.name
-        ))
+        RepeatedFailure::new(format!("{verb} the Lease {}/{}", self.settings.namespace, self.settings.name))
     }
 
     /// Two attempts fit into the renew deadline even if the first one gets no answer.

@@ -10,12 +10,7 @@ use super::LeaseSettings;
 
 /// The holder of the Lease; `None` after a release.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
-    lease
-        .spec
-        .as_ref()?
-        .holder_identity
-        .as_deref()
-        .filter(|holder| !holder.is_empty())
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
 /// The time within which the holder has to renew the Lease.

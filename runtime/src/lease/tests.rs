@@ -23,19 +23,13 @@ fn path() -> String {
 }
 
 fn settings(identity: &str) -> LeaseSettings {
-    LeaseSettings {
-        identity: identity.into(),
-        ..LeaseSettings::new("system", LEASE_NAME)
-    }
+    LeaseSettings { identity: identity.into(), ..LeaseSettings::new("system", LEASE_NAME) }
 }
 
 fn candidate(server: &FakeServer, identity: &str) -> (LeaderElection, Registry) {
     let mut registry = Registry::default();
     let metrics = Metrics::register("widgets", &mut registry);
-    (
-        LeaderElection::new(server.client(), settings(identity), &metrics).unwrap(),
-        registry,
-    )
+    (LeaderElection::new(server.client(), settings(identity), &metrics).unwrap(), registry)
 }
 
 fn record(server: &FakeServer) -> Value {
@@ -57,11 +51,8 @@ struct Leader {
 }
 
 fn start(election: LeaderElection) -> Leader {
-    let (working, finish, stop) = (
-        Arc::new(AtomicBool::new(false)),
-        CancellationToken::new(),
-        CancellationToken::new(),
-    );
+    let (working, finish, stop) =
+        (Arc::new(AtomicBool::new(false)), CancellationToken::new(), CancellationToken::new());
     let (begun, finished, stopped) = (working.clone(), finish.clone(), stop.clone());
     let task = tokio::spawn(async move {
         let work = || async move {
@@ -71,12 +62,7 @@ fn start(election: LeaderElection) -> Leader {
         };
         election.lead(&stopped, work).await
     });
-    Leader {
-        working,
-        finish,
-        stop,
-        task,
-    }
+    Leader { working, finish, stop, task }
 }
 
 impl Leader {
@@ -93,10 +79,7 @@ async fn a_free_lease_is_taken_renewed_and_released_after_the_work() {
     eventually("leadership", || leader.works()).await;
     assert!(scrape(&registry).contains("leader_election_master_status{name=\"test-leader\"} 1"));
     let first = record(&server);
-    assert_eq!(
-        (&first["holderIdentity"], &first["leaseDurationSeconds"]),
-        (&json!("me"), &json!(15))
-    );
+    assert_eq!((&first["holderIdentity"], &first["leaseDurationSeconds"]), (&json!("me"), &json!(15)));
     let renewals = server.writes().len();
     eventually("renewals", || server.writes().len() > renewals + 2).await;
     assert_eq!(record(&server)["acquireTime"], first["acquireTime"]);
@@ -151,10 +134,7 @@ async fn a_lease_taken_by_another_is_lost_and_its_work_dropped() {
     eventually("leadership", || leader.works()).await;
     held_by_other(&server, "2025-01-01T00:00:00.000000Z");
     let error = leader.task.await.unwrap().unwrap_err();
-    assert!(
-        matches!(&error, WorkError::Lease(LeaseError::Taken { holder, .. }) if holder == "other"),
-        "{error}"
-    );
+    assert!(matches!(&error, WorkError::Lease(LeaseError::Taken { holder, .. }) if holder == "other"), "{error}");
     assert_eq!(record(&server)["holderIdentity"], "other");
     assert!(scrape(&registry).contains("leader_election_master_status{name=\"test-leader\"} 0"));
 }
@@ -170,11 +150,7 @@ async fn an_unrenewed_lease_is_lost_before_others_may_take_it() {
         server.set_fault("PUT", Some(fault));
         let error = leader.task.await.unwrap().unwrap_err();
         assert!(matches!(error, WorkError::Lease(LeaseError::Expired { .. })), "{error}");
-        assert!(
-            last_renewal.elapsed() < Duration::from_secs(15),
-            "{:?}",
-            last_renewal.elapsed()
-        );
+        assert!(last_renewal.elapsed() < Duration::from_secs(15), "{:?}", last_renewal.elapsed());
     }
 }
 
@@ -254,11 +230,7 @@ async fn of_two_candidates_one_leads_and_the_other_follows_it() {
     first.task.await.unwrap().unwrap();
     let released = Instant::now();
     eventually("the second leader", || second.works()).await;
-    assert!(
-        released.elapsed() < Duration::from_secs(4),
-        "a released lease need not expire: {:?}",
-        released.elapsed()
-    );
+    assert!(released.elapsed() < Duration::from_secs(4), "a released lease need not expire: {:?}", released.elapsed());
     second.finish.cancel();
     second.task.await.unwrap().unwrap();
 }
@@ -267,9 +239,7 @@ async fn of_two_candidates_one_leads_and_the_other_follows_it() {
 async fn after_failed_work_the_lease_is_left_to_expire() {
     let server = FakeServer::default();
     let (election, _) = candidate(&server, "me");
-    let result = election
-        .lead(&CancellationToken::new(), async || Err(WorkError::Work))
-        .await;
+    let result = election.lead(&CancellationToken::new(), async || Err(WorkError::Work)).await;
     assert!(matches!(result, Err(WorkError::Work)));
     assert_eq!(record(&server)["holderIdentity"], "me");
 }
@@ -286,19 +256,13 @@ async fn durations_that_contradict_each_other_are_refused() {
             ..settings("me")
         };
         let client = FakeServer::default().client();
-        assert!(matches!(
-            LeaderElection::new(client, settings, &metrics),
-            Err(LeaseError::Settings { .. })
-        ));
+        assert!(matches!(LeaderElection::new(client, settings, &metrics), Err(LeaseError::Settings { .. })));
     }
 }
 
 #[test]
 fn two_processes_of_one_pod_have_two_identities() {
-    assert_ne!(
-        LeaseSettings::new("a", "l").identity,
-        LeaseSettings::new("a", "l").identity
-    );
+    assert_ne!(LeaseSettings::new("a", "l").identity, LeaseSettings::new("a", "l").identity);
 }
 
 const SEEN: &str = "test.example.org/seen";

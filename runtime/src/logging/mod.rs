@@ -46,9 +46,7 @@ pub enum LogFormat {
 /// Secrets, at that level. This is a separate filter, because within one filter the directive with the longest target
 /// wins.
 fn only_own_trace(targets: LogTargets) -> Targets {
-    Targets::new()
-        .with_default(LevelFilter::DEBUG)
-        .with_target(targets.own, LevelFilter::TRACE)
+    Targets::new().with_default(LevelFilter::DEBUG).with_target(targets.own, LevelFilter::TRACE)
 }
 
 /// The reasons why logging cannot be set up.
@@ -84,14 +82,7 @@ pub fn init(format: LogFormat, verbosity: u8, targets: LogTargets) -> Result<(),
         Ok(directives) if !directives.is_empty() => directives,
         _ => directives(verbosity, targets),
     };
-    dispatch(
-        format,
-        targets,
-        EnvFilter::try_new(filter)?,
-        io::stderr().is_terminal(),
-        io::stderr,
-    )
-    .try_init()?;
+    dispatch(format, targets, EnvFilter::try_new(filter)?, io::stderr().is_terminal(), io::stderr).try_init()?;
     Ok(())
 }
 
@@ -106,10 +97,7 @@ pub(crate) fn dispatch<W>(
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colours)
-        .with_writer(writer);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(writer);
     match format {
         LogFormat::Text => subscriber.finish().with(only_own_trace(targets)).into(),
         LogFormat::Json => subscriber
@@ -130,16 +118,9 @@ pub(crate) fn directives(verbosity: u8, targets: LogTargets) -> String {
         5..=7 => ("trace", "info", "off"),
         8.. => ("trace", "debug", "debug"),
     };
-    let libraries = LIBRARIES
-        .iter()
-        .chain(targets.libraries)
-        .map(|library| (library, libraries));
+    let libraries = LIBRARIES.iter().chain(targets.libraries).map(|library| (library, libraries));
     let returning = RETURNING.iter().map(|library| (library, returning));
-    libraries
-        .chain(returning)
-        .fold(own.to_owned(), |all, (library, level)| {
-            format!("{all},{library}={level}")
-        })
+    libraries.chain(returning).fold(own.to_owned(), |all, (library, level)| format!("{all},{library}={level}"))
 }
 
 #[cfg(test)]
@@ -150,10 +131,7 @@ mod tests {
 
     use super::*;
 
-    const TARGETS: LogTargets = LogTargets {
-        own: "widgets_",
-        libraries: &["sdk"],
-    };
+    const TARGETS: LogTargets = LogTargets { own: "widgets_", libraries: &["sdk"] };
 
     #[test]
     fn verbosity_maps_to_levels_and_keeps_libraries_quiet() {
@@ -165,10 +143,7 @@ mod tests {
         ] {
             let directives = directives(verbosity, TARGETS);
             assert!(directives.starts_with(own), "{directives}");
-            assert!(
-                directives.contains(library) && directives.contains(returning),
-                "{directives}"
-            );
+            assert!(directives.contains(library) && directives.contains(returning), "{directives}");
         }
         for verbosity in 0..10 {
             EnvFilter::try_new(directives(verbosity, TARGETS)).unwrap();
@@ -191,10 +166,7 @@ mod tests {
             trace!(target: "widgets_store::write", "our own detail");
         });
         let logs = std::fs::read_to_string(file.path()).unwrap();
-        let told: Vec<_> = logs
-            .lines()
-            .filter_map(|line| line.split_once(": ")?.1.into())
-            .collect();
+        let told: Vec<_> = logs.lines().filter_map(|line| line.split_once(": ")?.1.into()).collect();
         assert_eq!(told, ["a library's decision", "our own detail"], "{logs}");
     }
 

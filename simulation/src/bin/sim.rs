@@ -48,9 +48,7 @@ struct PlanArgument(Plan);
 fn plan(text: &str) -> Result<PlanArgument, String> {
     let parts = text.split(',').filter(|part| !part.is_empty());
     let plan = parts.map(|part| {
-        let (call, fault) = part
-            .split_once(':')
-            .ok_or_else(|| format!("{part} is not CALL:FAULT"))?;
+        let (call, fault) = part.split_once(':').ok_or_else(|| format!("{part} is not CALL:FAULT"))?;
         let call = call.parse().map_err(|_| format!("{call} is no number"))?;
         Ok((call, fault.parse::<Fault>()?))
     });
@@ -65,11 +63,7 @@ fn main() -> ExitCode {
     if let Some(PlanArgument(plan)) = &arguments.faults {
         return tell(&sweep::run(plan, Subject::Plain, true));
     }
-    let end = if arguments.until_failure {
-        End::FirstFailure
-    } else {
-        End::Last
-    };
+    let end = if arguments.until_failure { End::FirstFailure } else { End::Last };
     let began = Instant::now();
     let shown = Mutex::new(began);
     let progress = |tally: &Tally| {
@@ -134,9 +128,5 @@ fn close(tally: &Tally, took: Duration) -> ExitCode {
         tally.calls
     );
     println!("{} passed, {} failed", tally.passed, tally.failed.len());
-    if tally.failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

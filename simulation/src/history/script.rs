@@ -113,9 +113,7 @@ impl Script {
         if random.u32(0..3) == 0 {
             actions.extend(impostors(random, machines, length));
         }
-        let main = actions
-            .into_iter()
-            .map(|(at, action)| (at, ManagementCluster::Main, action));
+        let main = actions.into_iter().map(|(at, action)| (at, ManagementCluster::Main, action));
         self.actions.extend(main);
         if self.has_neighbour {
             let neighbour = neighbour(random, length).into_iter();
@@ -145,10 +143,7 @@ pub(super) fn repairs() -> Vec<UserAction> {
 pub(super) fn deletion(seed: u64) -> Deletion {
     let mut random = Rng::with_seed(seed ^ 0x3b8e_44d1_9c60_72f5);
     let mut delay = || Duration::from_secs(random.choice([0, 0, 1, 60]).unwrap_or_default());
-    Deletion {
-        cluster: delay(),
-        infrastructure: delay(),
-    }
+    Deletion { cluster: delay(), infrastructure: delay() }
 }
 
 fn mix(random: &mut Rng) -> Mix {
@@ -156,9 +151,8 @@ fn mix(random: &mut Rng) -> Mix {
     if kinds.is_empty() {
         kinds.push(FaultKind::CrashAfter);
     }
-    let (unanswered, others): (Vec<FaultKind>, Vec<FaultKind>) = FaultKind::ALL
-        .into_iter()
-        .partition(|kind| kind.leaves_caller_without_answer());
+    let (unanswered, others): (Vec<FaultKind>, Vec<FaultKind>) =
+        FaultKind::ALL.into_iter().partition(|kind| kind.leaves_caller_without_answer());
     let mut launch_kinds: Vec<FaultKind> = random.choice(&unanswered).copied().into_iter().collect();
     launch_kinds.extend(unanswered.into_iter().filter(|_| random.bool()));
     launch_kinds.extend(others.into_iter().filter(|_| random.u32(0..4) == 0));
@@ -175,17 +169,11 @@ fn follow_ups(random: &mut Rng) -> Vec<FollowUp> {
     let mut follow_ups = Vec::new();
     if random.u32(0..4) < 3 {
         for _ in 0..random.usize(1..=3) {
-            follow_ups.push(FollowUp {
-                occasion: Occasion::LaunchUnanswered,
-                actions: after_lost_answer(random),
-            });
+            follow_ups.push(FollowUp { occasion: Occasion::LaunchUnanswered, actions: after_lost_answer(random) });
         }
     }
     if random.u32(0..3) == 0 {
-        follow_ups.push(FollowUp {
-            occasion: Occasion::Launched,
-            actions: after_launch(random),
-        });
+        follow_ups.push(FollowUp { occasion: Occasion::Launched, actions: after_launch(random) });
     }
     follow_ups
 }
@@ -228,10 +216,7 @@ fn after_pause(random: &mut Rng) -> Vec<(Duration, ThenDo)> {
     let resumed = begins + age_of_tokens(random);
     vec![
         (begins, ThenDo::from(|machine| UserAction::PauseMachine(machine, true))),
-        (
-            resumed,
-            ThenDo::from(|machine| UserAction::PauseMachine(machine, false)),
-        ),
+        (resumed, ThenDo::from(|machine| UserAction::PauseMachine(machine, false))),
     ]
 }
 
@@ -281,10 +266,7 @@ fn after_address(random: &mut Rng) -> Option<FollowUp> {
     let later = soon + Duration::from_millis(random.u64(0..30_000));
     random.bool().then(|| FollowUp {
         occasion: Occasion::AddressAllocated,
-        actions: vec![
-            (soon, ThenDo::from(UserAction::LoseStatus)),
-            (later, ThenDo::from(UserAction::DeleteMachine)),
-        ],
+        actions: vec![(soon, ThenDo::from(UserAction::LoseStatus)), (later, ThenDo::from(UserAction::DeleteMachine))],
     })
 }
 
@@ -294,11 +276,8 @@ fn births(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Use
     // Machines of one MachineDeployment come within seconds.
     let births = if random.bool() { 3_000 } else { length / 2 };
     for machine in 0..machines {
-        let action = if random.u32(0..20) == 0 {
-            UserAction::CreateClaim(machine)
-        } else {
-            UserAction::CreateMachine(machine)
-        };
+        let action =
+            if random.u32(0..20) == 0 { UserAction::CreateClaim(machine) } else { UserAction::CreateMachine(machine) };
         let at = moment(random, births);
         actions.push((at, action));
         // Most of a launch is over within half a minute.
@@ -318,10 +297,7 @@ fn action(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Use
         0 | 1 => UserAction::DeleteMachine(machine),
         2 => {
             let resumed = after(at, Duration::from_secs(60));
-            return vec![
-                (at, UserAction::PauseCluster(true)),
-                (resumed, UserAction::PauseCluster(false)),
-            ];
+            return vec![(at, UserAction::PauseCluster(true)), (resumed, UserAction::PauseCluster(false))];
         }
         3 => UserAction::PauseMachine(machine, true),
         4 => UserAction::Touch(machine),
@@ -331,10 +307,7 @@ fn action(random: &mut Rng, machines: usize, length: u64) -> Vec<(Timestamp, Use
         8 => UserAction::KillInstance(machine),
         9 => {
             let lost = after(at, Duration::from_secs(random.u64(0..7_200)));
-            return vec![
-                (at, UserAction::KillInstance(machine)),
-                (lost, UserAction::LoseStatus(machine)),
-            ];
+            return vec![(at, UserAction::KillInstance(machine)), (lost, UserAction::LoseStatus(machine))];
         }
         10 => UserAction::TakeOut(machine),
         11 => UserAction::Capacity(random.usize(0..ZONES.len()), false),
@@ -362,18 +335,11 @@ fn disaster(random: &mut Rng, at: Timestamp) -> Vec<(Timestamp, UserAction)> {
             ]
         }
         2 => vec![(at, UserAction::Move)],
-        3 => vec![
-            (at, UserAction::DieInPending(true)),
-            (later(90), UserAction::DieInPending(false)),
-        ],
-        4 => vec![
-            (at, UserAction::OtherAccount(true)),
-            (later(random.u64(10..600)), UserAction::OtherAccount(false)),
-        ],
-        5 | 9 | 10 => vec![
-            (at, UserAction::ReplaceKey(true)),
-            (later(random.u64(10..600)), UserAction::ReplaceKey(false)),
-        ],
+        3 => vec![(at, UserAction::DieInPending(true)), (later(90), UserAction::DieInPending(false))],
+        4 => vec![(at, UserAction::OtherAccount(true)), (later(random.u64(10..600)), UserAction::OtherAccount(false))],
+        5 | 9 | 10 => {
+            vec![(at, UserAction::ReplaceKey(true)), (later(random.u64(10..600)), UserAction::ReplaceKey(false))]
+        }
         6 => vec![(
             later(300),
             UserAction::Overlook(random.usize(0..MACHINES), Duration::from_secs(random.u64(10..1_200))),

@@ -105,14 +105,10 @@ pub(super) fn steady(simulation: &mut Simulation) {
         .sum();
     let calls = calls.count();
     if writes > 0 {
-        simulation
-            .invariants
-            .violate(now, format!("restless: {writes} writes in the steady state"));
+        simulation.invariants.violate(now, format!("restless: {writes} writes in the steady state"));
     }
     if calls > bound {
-        simulation
-            .invariants
-            .violate(now, format!("restless: {calls} calls in the steady state"));
+        simulation.invariants.violate(now, format!("restless: {calls} calls in the steady state"));
     }
 }
 
@@ -138,18 +134,14 @@ pub(super) fn deleted(simulation: &mut Simulation) {
         }
     }
     // With the key of another account the right one's secrets cannot be deleted, and an event names them.
-    let had_other_account = simulation
-        .coverage
-        .has_met(Covered::Situation(Situation::KeyOfAnotherAccount));
+    let had_other_account = simulation.coverage.has_met(Covered::Situation(Situation::KeyOfAnotherAccount));
     let (aws, invariants) = (&mut simulation.outside.aws, &simulation.invariants);
     let live = aws.live(now).filter(|instance| invariants.is_known(instance));
     let leaked: Vec<String> = live.map(|instance| instance.id.clone()).collect();
     let targets = aws.targets_left(now, |instance| invariants.targets_are_known(instance));
     let secrets = aws.secrets().iter().filter(|secret| invariants.secret_is_known(secret));
     let secrets = secrets.filter(|_| !had_other_account);
-    let secrets: Vec<String> = secrets
-        .map(|secret| format!("{} in {}", secret.name, secret.store))
-        .collect();
+    let secrets: Vec<String> = secrets.map(|secret| format!("{} in {}", secret.name, secret.store)).collect();
     let hosts = aws.hosts().filter(|host| invariants.host_is_known(host));
     let hosts: Vec<String> = hosts.map(|host| host.id.clone()).collect();
     // A machine gets another instance after one with an address only if its object has forgotten that one: nothing
@@ -161,9 +153,7 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     });
     let addresses: Vec<String> = addresses.map(|address| address.id.clone()).collect();
     if !leaked.is_empty() {
-        simulation
-            .invariants
-            .violate(now, format!("leaked: {}", leaked.join(", ")));
+        simulation.invariants.violate(now, format!("leaked: {}", leaked.join(", ")));
     }
     if !secrets.is_empty() {
         let text = format!("leaked: {}", secrets.join(", "));

@@ -16,10 +16,7 @@ impl Process {
             ("lookups", clusters.lookups.entries()),
             ("warnings", clusters.warnings.entries()),
             ("writes", self.manager.writes.entries()),
-            (
-                "failures",
-                self.machine_backoff.entries() + self.cluster_backoff.entries(),
-            ),
+            ("failures", self.machine_backoff.entries() + self.cluster_backoff.entries()),
         ])
     }
 }

@@ -61,11 +61,8 @@ impl Process {
             },
             Object::AwsCluster(cluster) => {
                 let own = self.is_news(Watch::OwnCluster, cluster.as_ref(), spec_or_metadata);
-                let network = self.is_news(
-                    Watch::InfrastructureOfMachines,
-                    cluster.as_ref(),
-                    awscluster::wakes_machines,
-                );
+                let network =
+                    self.is_news(Watch::InfrastructureOfMachines, cluster.as_ref(), awscluster::wakes_machines);
                 let deleted = matches!(change, Change::Deleted(_));
                 if deleted {
                     self.told.remove(&(Watch::OwnCluster, name.clone()));
@@ -76,9 +73,7 @@ impl Process {
                     self.enqueue(Item::Cluster(name), now);
                 }
                 if deleted || network {
-                    let owner = meta::owner_cluster_name(&cluster.metadata)
-                        .unwrap_or_default()
-                        .to_owned();
+                    let owner = meta::owner_cluster_name(&cluster.metadata).unwrap_or_default().to_owned();
                     self.enqueue_machines_of(&owner, now);
                 }
             }

@@ -51,13 +51,7 @@ impl Simulation {
             return self.answer(long, process, task, call.id, answer);
         }
         let number = self.made.len();
-        self.made.push(Made {
-            at: now,
-            process,
-            service: action.service,
-            action: action.name,
-            writes: action.writes,
-        });
+        self.made.push(Made { at: now, process, service: action.service, action: action.name, writes: action.writes });
         let chaos = now < self.chaos_until;
         let fault = self.faults.of(number, action, chaos, &mut self.random);
         self.trace.note(now, || {
@@ -120,16 +114,7 @@ impl Simulation {
     }
 
     pub(super) fn reach(&mut self, journey: Journey) {
-        let Journey {
-            of,
-            process,
-            task,
-            call,
-            view,
-            answer_after,
-            then_crash,
-            lag,
-        } = journey;
+        let Journey { of, process, task, call, view, answer_after, then_crash, lag } = journey;
         let unreachable_until = match call.action.service {
             Service::Aws => self.outside.aws.unreachable_until(),
             Service::Kubernetes | Service::Clock(_) => self.outside.server(of).unreachable_until,
@@ -150,19 +135,12 @@ impl Simulation {
 
     /// The caller hears so much later why its call has no answer.
     fn fail(&mut self, journey: &Journey, after: Duration, failure: Failure) {
-        let Journey {
-            process, task, call, ..
-        } = journey;
+        let Journey { process, task, call, .. } = journey;
         self.answer(after, *process, *task, call.id, Answer::Failed(failure));
     }
 
     fn answer(&mut self, long: Duration, process: usize, task: u64, call: u64, answer: Answer) {
-        let answer = Event::Answer {
-            process,
-            task,
-            call,
-            answer,
-        };
+        let answer = Event::Answer { process, task, call, answer };
         self.push(after(self.now(), long), answer);
     }
 

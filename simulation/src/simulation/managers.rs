@@ -35,13 +35,7 @@ impl Managers {
             ManagementCluster::Main => MANAGER_KEY,
             ManagementCluster::Neighbour => NEIGHBOUR_KEY,
         };
-        Self {
-            leader: None,
-            standby,
-            down_until: START,
-            given_key,
-            core_is_planned: false,
-        }
+        Self { leader: None, standby, down_until: START, given_key, core_is_planned: false }
     }
 }
 

@@ -59,10 +59,7 @@ impl Bastion {
     /// Instance type of the bastion in `region`. The default differs in us-east-1, because one of its zones has no t3.
     pub fn effective_instance_type(&self, region: &str) -> &str {
         let default = if region == "us-east-1" { "t2.micro" } else { "t3.micro" };
-        self.instance_type
-            .as_deref()
-            .filter(|instance_type| !instance_type.is_empty())
-            .unwrap_or(default)
+        self.instance_type.as_deref().filter(|instance_type| !instance_type.is_empty()).unwrap_or(default)
     }
 }
 
@@ -78,10 +75,7 @@ mod tests {
     fn ssh_is_open_everywhere_unless_narrowed_or_disabled() {
         let cases: [(&str, &[&str]); 3] = [
             ("{enabled: true}", &["0.0.0.0/0", "::/0"]),
-            (
-                "{enabled: true, allowedCIDRBlocks: [198.51.100.0/24]}",
-                &["198.51.100.0/24"],
-            ),
+            ("{enabled: true, allowedCIDRBlocks: [198.51.100.0/24]}", &["198.51.100.0/24"]),
             ("{enabled: true, disableIngressRules: true}", &[]),
         ];
         for (yaml, expected) in cases {
@@ -98,11 +92,7 @@ mod tests {
             ("{instanceType: m5.large}", "us-east-1", "m5.large"),
         ];
         for (yaml, region, expected) in cases {
-            assert_eq!(
-                bastion(yaml).effective_instance_type(region),
-                expected,
-                "{yaml} in {region}"
-            );
+            assert_eq!(bastion(yaml).effective_instance_type(region), expected, "{yaml} in {region}");
         }
     }
 }

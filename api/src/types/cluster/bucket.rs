@@ -31,11 +31,7 @@ pub struct S3Bucket {
 
     /// Instance profile whose role may read the bootstrap data of control planes, e.g.
     /// `control-plane.cluster-api-provider-aws.sigs.k8s.io`. Required unless `presignedURLDuration` is set.
-    #[serde(
-        rename = "controlPlaneIAMInstanceProfile",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "controlPlaneIAMInstanceProfile", default, skip_serializing_if = "Option::is_none")]
     pub control_plane_iam_instance_profile: Option<String>,
 
     /// Instance profiles whose roles may read the bootstrap data of workers, e.g.

@@ -141,14 +141,8 @@ impl SecurityGroupDiscovery {
 
     /// The filters with the name of their field.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &DiscoveryFilters)> {
-        let parts = [
-            ("all", &self.all),
-            ("controlPlane", &self.control_plane),
-            ("worker", &self.worker),
-        ];
-        parts
-            .into_iter()
-            .filter_map(|(field, filters)| Some((field, filters.as_ref()?)))
+        let parts = [("all", &self.all), ("controlPlane", &self.control_plane), ("worker", &self.worker)];
+        parts.into_iter().filter_map(|(field, filters)| Some((field, filters.as_ref()?)))
     }
 }
 
@@ -214,16 +208,10 @@ mod tests {
             ("network: {vpc: {id: ''}}", ""),
             ("network: {vpc: {id: vpc-0000000a}}", "vpc"),
             ("network: {subnets: [{id: subnet-0000000a}]}", "subnets"),
-            (
-                "network: {subnets: [{id: s, tags: {sigs.k8s.io/cluster-api-provider-aws/association: secondary}}]}",
-                "",
-            ),
+            ("network: {subnets: [{id: s, tags: {sigs.k8s.io/cluster-api-provider-aws/association: secondary}}]}", ""),
             ("network: {securityGroupOverrides: {node: sg-0000000a}}", "all"),
             ("network: {securityGroupOverrides: {lb: sg-0000000a}}", "all"),
-            (
-                "network: {securityGroupOverrides: {controlplane: sg-0000000a}}",
-                "controlPlane",
-            ),
+            ("network: {securityGroupOverrides: {controlplane: sg-0000000a}}", "controlPlane"),
             ("network: {securityGroupOverrides: {bastion: sg-0000000a}}", ""),
             ("controlPlaneTargets: [{classicLoadBalancerName: api}]", "targets"),
             ("controlPlaneLoadBalancer: {name: api}", "targets"),

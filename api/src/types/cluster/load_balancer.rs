@@ -115,10 +115,7 @@ pub struct LoadBalancerSpec {
     /// `<namespace>-<cluster>-apiserver`, or `<cluster>-apiserver` for `classic`; a hash replaces a name that is too
     /// long. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(
-        length(max = 32),
-        regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9]{0,31}|[-A-Za-z0-9]{0,30}[A-Za-z0-9])$")
-    )]
+    #[schemars(length(max = 32), regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9]{0,31}|[-A-Za-z0-9]{0,30}[A-Za-z0-9])$"))]
     pub name: Option<String>,
 
     /// Scheme of the load balancer. `internet-facing`: the load balancer has public addresses and is in public subnets.
@@ -248,12 +245,7 @@ impl HealthCheckTiming {
 
 impl fmt::Display for HealthCheckTiming {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            interval_seconds,
-            timeout_seconds,
-            threshold_count,
-            unhealthy_threshold_count,
-        } = self;
+        let Self { interval_seconds, timeout_seconds, threshold_count, unhealthy_threshold_count } = self;
         write!(
             formatter,
             "every {interval_seconds} s with {timeout_seconds} s for an answer, healthy after {threshold_count} and \
@@ -314,10 +306,7 @@ pub struct Listener {
 impl Listener {
     /// Effective protocol of the health check of this listener's targets.
     pub fn effective_health_check_protocol(&self) -> ListenerHealthCheckProtocol {
-        self.health_check
-            .as_ref()
-            .and_then(|check| check.protocol)
-            .unwrap_or_default()
+        self.health_check.as_ref().and_then(|check| check.protocol).unwrap_or_default()
     }
 
     /// Port of the health check, or `traffic-port` if the spec has that value.
@@ -384,12 +373,8 @@ pub struct ListenerHealthCheck {
 mod tests {
     use super::*;
 
-    const DEFAULT_TIMING: HealthCheckTiming = HealthCheckTiming {
-        interval_seconds: 5,
-        timeout_seconds: 4,
-        threshold_count: 2,
-        unhealthy_threshold_count: 6,
-    };
+    const DEFAULT_TIMING: HealthCheckTiming =
+        HealthCheckTiming { interval_seconds: 5, timeout_seconds: 4, threshold_count: 2, unhealthy_threshold_count: 6 };
 
     fn load_balancer(yaml: &str) -> LoadBalancerSpec {
         serde_saphyr::from_str(yaml).expect("a load balancer")
@@ -419,11 +404,7 @@ mod tests {
         assert_eq!(given.scheme, LoadBalancerScheme::Internal);
         assert_eq!(given.effective_health_check_protocol(), HealthCheckProtocol::Https);
         assert_eq!(given.effective_dns_resolution_check(), DnsResolutionCheck::None);
-        let timing = HealthCheckTiming {
-            interval_seconds: 10,
-            unhealthy_threshold_count: 3,
-            ..DEFAULT_TIMING
-        };
+        let timing = HealthCheckTiming { interval_seconds: 10, unhealthy_threshold_count: 3, ..DEFAULT_TIMING };
         assert_eq!(given.effective_health_check_timing(), timing);
     }
 
@@ -431,16 +412,8 @@ mod tests {
     fn a_listener_is_checked_by_tcp_on_its_port_by_default() {
         let cases = [
             ("{port: 8132}", ListenerHealthCheckProtocol::Tcp, "8132"),
-            (
-                "{port: 8132, healthCheck: {port: ''}}",
-                ListenerHealthCheckProtocol::Tcp,
-                "8132",
-            ),
-            (
-                "{port: 8132, healthCheck: {protocol: HTTPS, port: '8443'}}",
-                ListenerHealthCheckProtocol::Https,
-                "8443",
-            ),
+            ("{port: 8132, healthCheck: {port: ''}}", ListenerHealthCheckProtocol::Tcp, "8132"),
+            ("{port: 8132, healthCheck: {protocol: HTTPS, port: '8443'}}", ListenerHealthCheckProtocol::Https, "8443"),
         ];
         for (yaml, protocol, port) in cases {
             let listener = listener(yaml);

@@ -219,9 +219,7 @@ impl AWSClusterSpec {
 
     /// The identity whose credentials are used.
     pub fn effective_identity_ref(&self) -> IdentityReference {
-        self.identity_ref
-            .clone()
-            .unwrap_or_else(IdentityReference::controller_default)
+        self.identity_ref.clone().unwrap_or_else(IdentityReference::controller_default)
     }
 
     /// The load balancer of the Kubernetes API in managed mode. Without one in the spec: an internet-facing Classic
@@ -251,10 +249,7 @@ impl AWSClusterSpec {
 
     /// The effective mode of the infrastructure checks.
     pub fn effective_preflight_mode(&self) -> PreflightMode {
-        self.preflight
-            .as_ref()
-            .and_then(|preflight| preflight.mode)
-            .unwrap_or_default()
+        self.preflight.as_ref().and_then(|preflight| preflight.mode).unwrap_or_default()
     }
 
     /// Host and port of the Kubernetes API, or `None` unless both are set. An empty host and port 0 count as absent.
@@ -285,9 +280,7 @@ impl AWSClusterSpec {
     /// The storage for bootstrap data that the spec names.
     pub fn bootstrap_storage(&self) -> Option<NetworkBootstrapStorage> {
         let bucket = self.s3_bucket.as_ref()?;
-        Some(NetworkBootstrapStorage {
-            s3: Some(bucket.as_network()),
-        })
+        Some(NetworkBootstrapStorage { s3: Some(bucket.as_network()) })
     }
 
     /// The network of the machines as far as the spec itself states it: everything but VPC, subnets, security groups
@@ -322,10 +315,7 @@ fn partition_of(region: &str) -> &'static str {
         ("us-isof-", "aws-iso-f"),
         ("eusc-", "aws-eusc"),
     ];
-    PARTITIONS
-        .iter()
-        .find(|(prefix, _)| region.starts_with(prefix))
-        .map_or("aws", |(_, partition)| partition)
+    PARTITIONS.iter().find(|(prefix, _)| region.starts_with(prefix)).map_or("aws", |(_, partition)| partition)
 }
 
 #[cfg(test)]

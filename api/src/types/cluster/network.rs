@@ -68,25 +68,15 @@ pub struct NetworkSpec {
 impl NetworkSpec {
     /// Rules between the nodes for the pod network: the rules of `cni`, or Calico's if `cni` is absent.
     pub fn effective_cni_ingress_rules(&self) -> Vec<CniIngressRule> {
-        self.cni
-            .as_ref()
-            .map_or_else(CniIngressRule::calico, |cni| cni.cni_ingress_rules.clone())
+        self.cni.as_ref().map_or_else(CniIngressRule::calico, |cni| cni.cni_ingress_rules.clone())
     }
 
     /// Ranges that are allowed to reach NodePort services.
     pub fn effective_node_port_cidr_blocks(&self) -> Vec<&str> {
         if !self.node_port_ingress_rule_cidr_blocks.is_empty() {
-            return self
-                .node_port_ingress_rule_cidr_blocks
-                .iter()
-                .map(String::as_str)
-                .collect();
+            return self.node_port_ingress_rule_cidr_blocks.iter().map(String::as_str).collect();
         }
-        if self.vpc.as_ref().is_some_and(|vpc| vpc.ipv6.is_some()) {
-            vec![ANY_IPV4, ANY_IPV6]
-        } else {
-            vec![ANY_IPV4]
-        }
+        if self.vpc.as_ref().is_some_and(|vpc| vpc.ipv6.is_some()) { vec![ANY_IPV4, ANY_IPV6] } else { vec![ANY_IPV4] }
     }
 }
 
@@ -121,10 +111,7 @@ mod tests {
         let cases: [(&str, &[&str]); 3] = [
             ("{}", &["0.0.0.0/0"]),
             ("{vpc: {ipv6: {}}}", &["0.0.0.0/0", "::/0"]),
-            (
-                "{vpc: {ipv6: {}}, nodePortIngressRuleCidrBlocks: [10.0.0.0/8]}",
-                &["10.0.0.0/8"],
-            ),
+            ("{vpc: {ipv6: {}}, nodePortIngressRuleCidrBlocks: [10.0.0.0/8]}", &["10.0.0.0/8"]),
         ];
         for (yaml, expected) in cases {
             assert_eq!(network(yaml).effective_node_port_cidr_blocks(), expected, "{yaml}");

@@ -24,14 +24,8 @@ pub enum SecurityGroupRole {
 
 impl SecurityGroupRole {
     /// Every role.
-    pub const ALL: [Self; 6] = [
-        Self::Bastion,
-        Self::Node,
-        Self::ControlPlane,
-        Self::ApiserverLb,
-        Self::Lb,
-        Self::NodeEksAdditional,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Bastion, Self::Node, Self::ControlPlane, Self::ApiserverLb, Self::Lb, Self::NodeEksAdditional];
 
     /// The role with this name, which must match exactly; `None` for other names.
     pub fn named(name: &str) -> Option<Self> {
@@ -162,12 +156,7 @@ impl CniIngressRule {
     /// in its spec.
     pub fn calico() -> Vec<Self> {
         vec![
-            Self {
-                description: "bgp (calico)".to_owned(),
-                protocol: "tcp".to_owned(),
-                from_port: 179,
-                to_port: 179,
-            },
+            Self { description: "bgp (calico)".to_owned(), protocol: "tcp".to_owned(), from_port: 179, to_port: 179 },
             Self {
                 description: "IP-in-IP (calico)".to_owned(),
                 protocol: "4".to_owned(),
@@ -217,10 +206,7 @@ mod tests {
                     natGatewaysIPsSource: true}";
         let rule: IngressRule = serde_saphyr::from_str(yaml).expect("a rule");
         assert_eq!(rule.source_security_group_ids, ["sg-0a"]);
-        assert_eq!(
-            rule.source_security_group_roles,
-            [SecurityGroupRole::ControlPlane, SecurityGroupRole::ApiserverLb]
-        );
+        assert_eq!(rule.source_security_group_roles, [SecurityGroupRole::ControlPlane, SecurityGroupRole::ApiserverLb]);
         assert!(rule.nat_gateways_ips_source);
     }
 }

@@ -14,26 +14,14 @@ use crate::{conditions, lenient};
 #[serde(rename_all = "camelCase")]
 pub struct AWSClusterStatus {
     /// Copy of `initialization.provisioned` for tools that know only the older contract of Cluster API.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Milestones of the cluster's infrastructure.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
     /// Address of the Kubernetes API: the address in the spec, or else the address in the Cluster. Absent until one of
     /// them has both host and port.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<PublishedEndpoint>,
     /// Zones over which machines can be spread. Each entry says whether control plane machines may use the zone.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
@@ -43,19 +31,11 @@ pub struct AWSClusterStatus {
     )]
     pub failure_domains: Vec<FailureDomain>,
     /// Network into which machines of the cluster are launched, from the spec and from lookups in AWS.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub network: Option<MachineNetwork>,
     /// The last complete search for `spec.discovery` that the annotation
     /// `infrastructure.cluster.x-k8s.io/preflight-requested` requested. Absent if there was no such search.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
     /// AWS resources that the cluster uses, and whether the cluster owns them. The provider rebuilds the list from AWS
     /// before it changes a resource.
@@ -82,27 +62,15 @@ pub struct AWSClusterStatus {
     pub account_id: Option<String>,
     /// Description of what the provider would do for a managed cluster with the annotation
     /// `infrastructure.cluster.x-k8s.io/plan-only`, cut after 100,000 characters.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100_000))]
     pub plan: Option<String>,
     /// Results of the checks of the infrastructure.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightStatus>,
     /// Network state in the form in which other providers write it to an AWSCluster. The provider reads the field if
     /// another controller manages the cluster (annotation `cluster.x-k8s.io/managed-by`), and never writes it.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "opaque_object")]
     pub network_status: Option<serde_json::Map<String, serde_json::Value>>,
     /// Conditions of the cluster's infrastructure. `Ready` summarises the other conditions.

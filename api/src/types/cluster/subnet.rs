@@ -136,10 +136,7 @@ mod tests {
 
     #[test]
     fn an_aws_id_is_no_name() {
-        assert_eq!(
-            subnet("{id: private-a, resourceID: subnet-0b}").name(),
-            Some("private-a")
-        );
+        assert_eq!(subnet("{id: private-a, resourceID: subnet-0b}").name(), Some("private-a"));
         assert_eq!(subnet("{id: subnet-0a}").name(), None);
     }
 

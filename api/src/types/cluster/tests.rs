@@ -34,18 +34,11 @@ fn an_unmanaged_cluster_is_read_whole() {
     assert_eq!(spec.effective_identity_ref().kind, IdentityKind::AWSClusterRoleIdentity);
     assert_eq!(spec.endpoint(), Some(("api.prod.example.org", 6443)));
     assert_eq!(spec.vpc_id(), Some("vpc-0a1b2c3d"));
-    let zones: Vec<_> = spec
-        .subnets()
-        .iter()
-        .map(|subnet| subnet.availability_zone.as_deref())
-        .collect();
+    let zones: Vec<_> = spec.subnets().iter().map(|subnet| subnet.availability_zone.as_deref()).collect();
     assert_eq!(zones, [Some("eu-west-1a"), None]);
     let network = spec.network.as_ref().expect("a network");
     assert_eq!(network.security_group_overrides["controlplane"], "sg-0000000b");
-    let target_group = spec.control_plane_targets[0]
-        .target_group_arn
-        .as_deref()
-        .expect("an ARN");
+    let target_group = spec.control_plane_targets[0].target_group_arn.as_deref().expect("an ARN");
     assert!(target_group.ends_with("targetgroup/prod-api/0123456789abcdef"));
     let preflight = spec.preflight.as_ref().expect("preflight");
     assert_eq!(preflight.skip_rules, ["S7"]);
@@ -60,10 +53,7 @@ fn the_smallest_managed_cluster_is_read() {
     assert!(!spec.unmanaged);
     let load_balancer = spec.control_plane_load_balancer.as_ref().expect("a load balancer");
     assert_eq!(load_balancer.load_balancer_type, LoadBalancerType::Nlb);
-    assert_eq!(
-        load_balancer.effective_health_check_protocol(),
-        HealthCheckProtocol::Https
-    );
+    assert_eq!(load_balancer.effective_health_check_protocol(), HealthCheckProtocol::Https);
     assert_eq!(spec.effective_identity_ref(), IdentityReference::controller_default());
     assert!(spec.subnets().is_empty());
 }
@@ -84,10 +74,7 @@ fn absent_fields_stay_absent_when_written_back() {
 
 #[test]
 fn fields_of_a_newer_version_do_not_stop_reading() {
-    assert_eq!(
-        spec("{region: eu-west-1, notYetKnown: {a: 1}}").region(),
-        Some("eu-west-1")
-    );
+    assert_eq!(spec("{region: eu-west-1, notYetKnown: {a: 1}}").region(), Some("eu-west-1"));
 }
 
 #[test]
@@ -131,10 +118,7 @@ fn an_endpoint_needs_host_and_port() {
         ("{controlPlaneEndpoint: {host: '', port: 6443}}", None),
         ("{controlPlaneEndpoint: {host: api.example.org}}", None),
         ("{controlPlaneEndpoint: {host: api.example.org, port: 0}}", None),
-        (
-            "{controlPlaneEndpoint: {host: api.example.org, port: 443}}",
-            Some(("api.example.org", 443)),
-        ),
+        ("{controlPlaneEndpoint: {host: api.example.org, port: 443}}", Some(("api.example.org", 443))),
     ];
     for (yaml, expected) in cases {
         assert_eq!(spec(yaml).endpoint(), expected, "{yaml}");
@@ -151,10 +135,7 @@ fn an_empty_vpc_id_or_region_counts_as_absent() {
 #[test]
 fn the_image_lookup_is_there_when_one_of_its_fields_is() {
     let lookup = spec("{imageLookupOrg: '123456789012', imageLookupBaseOS: ''}").image_lookup();
-    let expected = ImageLookup {
-        org: Some("123456789012".to_owned()),
-        ..ImageLookup::default()
-    };
+    let expected = ImageLookup { org: Some("123456789012".to_owned()), ..ImageLookup::default() };
     assert_eq!(lookup, Some(expected));
     assert_eq!(spec("{imageLookupFormat: ''}").image_lookup(), None);
 }
@@ -162,10 +143,7 @@ fn the_image_lookup_is_there_when_one_of_its_fields_is() {
 #[test]
 fn the_kind_is_named_as_cluster_api_expects() {
     let crd = AWSCluster::crd();
-    assert_eq!(
-        crd.metadata.name.as_deref(),
-        Some("awsclusters.infrastructure.cluster.x-k8s.io")
-    );
+    assert_eq!(crd.metadata.name.as_deref(), Some("awsclusters.infrastructure.cluster.x-k8s.io"));
     assert_eq!(crd.spec.names.short_names, Some(vec!["awsc".to_owned()]));
     assert_eq!(crd.spec.names.categories, Some(vec!["cluster-api".to_owned()]));
 }

@@ -101,11 +101,7 @@ pub struct VpcSpec {
     /// Whether the provider removes the rules that AWS has made in the security group `default` of the managed VPC, so
     /// that an instance in this group has no network access. Security benchmarks require this. Rules that you add stay.
     /// Default: false. A VPC that you bring keeps its rules.
-    #[serde(
-        rename = "emptyRoutesDefaultVPCSecurityGroup",
-        default,
-        skip_serializing_if = "std::ops::Not::not"
-    )]
+    #[serde(rename = "emptyRoutesDefaultVPCSecurityGroup", default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_routes_default_vpc_security_group: bool,
 
     /// Form of the private host names in managed subnets: `ip-name`, e.g. `ip-10-0-1-2.ec2.internal`, or
@@ -231,10 +227,7 @@ mod tests {
             ("{cidrBlock: ''}", Some("10.0.0.0/16")),
             ("{cidrBlock: 10.20.0.0/16}", Some("10.20.0.0/16")),
             ("{ipamPool: {name: prod}}", None),
-            (
-                "{cidrBlock: 10.20.0.0/16, ipamPool: {name: prod}}",
-                Some("10.20.0.0/16"),
-            ),
+            ("{cidrBlock: 10.20.0.0/16, ipamPool: {name: prod}}", Some("10.20.0.0/16")),
         ];
         for (yaml, expected) in cases {
             assert_eq!(vpc(yaml).effective_cidr_block(), expected, "{yaml}");
@@ -247,19 +240,12 @@ mod tests {
         assert_eq!(empty.effective_availability_zone_usage_limit(), 3);
         assert_eq!(empty.availability_zone_selection, AvailabilityZoneSelection::Ordered);
         assert_eq!(empty.subnet_schema, SubnetSchema::PreferPrivate);
-        assert_eq!(
-            vpc("{availabilityZoneUsageLimit: 2}").effective_availability_zone_usage_limit(),
-            2
-        );
+        assert_eq!(vpc("{availabilityZoneUsageLimit: 2}").effective_availability_zone_usage_limit(), 2);
     }
 
     #[test]
     fn the_netmask_defaults_by_address_family() {
-        let cases = [
-            ("{}", 16, 56),
-            ("{netmaskLength: 0}", 16, 56),
-            ("{netmaskLength: 20}", 20, 20),
-        ];
+        let cases = [("{}", 16, 56), ("{netmaskLength: 0}", 16, 56), ("{netmaskLength: 20}", 20, 20)];
         for (yaml, ipv4, ipv6) in cases {
             let pool: IpamPool = serde_saphyr::from_str(yaml).expect("a pool");
             assert_eq!(pool.effective_ipv4_netmask_length(), ipv4, "{yaml}");

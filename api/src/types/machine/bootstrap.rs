@@ -167,10 +167,7 @@ mod tests {
             ("{}", Some(IgnitionVersion::V2_3)),
             ("{version: '3.1'}", Some(IgnitionVersion::V3_1)),
             ("{storageType: UnencryptedUserData}", None),
-            (
-                "{storageType: UnencryptedUserData, version: '3.4'}",
-                Some(IgnitionVersion::V3_4),
-            ),
+            ("{storageType: UnencryptedUserData, version: '3.4'}", Some(IgnitionVersion::V3_4)),
         ];
         for (yaml, expected) in cases {
             let ignition: Ignition = serde_saphyr::from_str(yaml).expect("ignition");

@@ -39,10 +39,8 @@ impl AWSMachineSpec {
     /// lookup. Empty text counts as absent.
     pub fn effective_image_lookup(&self, cluster: Option<&ImageLookup>) -> ImageLookup {
         let pick = |own: &Option<String>, cluster: Option<&String>, built_in: &str| {
-            let chosen = own
-                .as_ref()
-                .filter(|text| !text.is_empty())
-                .or_else(|| cluster.filter(|text| !text.is_empty()));
+            let chosen =
+                own.as_ref().filter(|text| !text.is_empty()).or_else(|| cluster.filter(|text| !text.is_empty()));
             Some(chosen.map_or_else(|| built_in.to_owned(), Clone::clone))
         };
         ImageLookup {
@@ -51,11 +49,7 @@ impl AWSMachineSpec {
                 cluster.and_then(|lookup| lookup.format.as_ref()),
                 BuiltInImageLookup::FORMAT,
             ),
-            org: pick(
-                &self.image_lookup_org,
-                cluster.and_then(|lookup| lookup.org.as_ref()),
-                BuiltInImageLookup::ORG,
-            ),
+            org: pick(&self.image_lookup_org, cluster.and_then(|lookup| lookup.org.as_ref()), BuiltInImageLookup::ORG),
             base_os: pick(
                 &self.image_lookup_base_os,
                 cluster.and_then(|lookup| lookup.base_os.as_ref()),
@@ -67,11 +61,7 @@ impl AWSMachineSpec {
     /// The family of EKS images in which the image is looked up. `None` if the image is looked up by name: the family
     /// has no effect if the machine or the cluster sets any field of that lookup. Empty text counts as absent.
     pub fn effective_eks_lookup_type(&self, cluster: Option<&ImageLookup>) -> Option<EksLookupType> {
-        let own = [
-            &self.image_lookup_format,
-            &self.image_lookup_org,
-            &self.image_lookup_base_os,
-        ];
+        let own = [&self.image_lookup_format, &self.image_lookup_org, &self.image_lookup_base_os];
         let of_cluster = cluster.map(|lookup| [&lookup.format, &lookup.org, &lookup.base_os]);
         let mut parts = own.into_iter().chain(of_cluster.into_iter().flatten());
         if parts.any(|part| part.as_ref().is_some_and(|text| !text.is_empty())) {
@@ -83,13 +73,11 @@ impl AWSMachineSpec {
     /// Options of the metadata service for a new instance. Without a block in the spec, tokens are required and two
     /// hops are allowed.
     pub fn effective_metadata_options(&self) -> InstanceMetadataOptions {
-        self.instance_metadata_options
-            .clone()
-            .unwrap_or_else(|| InstanceMetadataOptions {
-                http_tokens: HttpTokens::Required,
-                http_put_response_hop_limit: METADATA_HOP_LIMIT,
-                ..InstanceMetadataOptions::default()
-            })
+        self.instance_metadata_options.clone().unwrap_or_else(|| InstanceMetadataOptions {
+            http_tokens: HttpTokens::Required,
+            http_put_response_hop_limit: METADATA_HOP_LIMIT,
+            ..InstanceMetadataOptions::default()
+        })
     }
 
     /// Whether user data is sent uncompressed. Only an explicit `false` compresses it.
@@ -105,11 +93,7 @@ impl AWSMachineSpec {
         if cloud_init.insecure_skip_secrets_manager == Some(true) {
             return BootstrapDelivery::Inline;
         }
-        BootstrapDelivery::Secrets(
-            cloud_init
-                .secure_secrets_backend
-                .unwrap_or(SecretsBackend::SecretsManager),
-        )
+        BootstrapDelivery::Secrets(cloud_init.secure_secrets_backend.unwrap_or(SecretsBackend::SecretsManager))
     }
 
     /// The minimum number of secrets into which bootstrap data is divided.
@@ -148,23 +132,14 @@ mod tests {
 
     #[test]
     fn image_lookup_parts_come_from_machine_cluster_or_built_in() {
-        let machine = AWSMachineSpec {
-            image_lookup_org: Some("1".to_owned()),
-            ..AWSMachineSpec::default()
-        };
-        let cluster = ImageLookup {
-            org: Some("2".to_owned()),
-            base_os: Some("flatcar".to_owned()),
-            format: Some(String::new()),
-        };
+        let machine = AWSMachineSpec { image_lookup_org: Some("1".to_owned()), ..AWSMachineSpec::default() };
+        let cluster =
+            ImageLookup { org: Some("2".to_owned()), base_os: Some("flatcar".to_owned()), format: Some(String::new()) };
         let lookup = machine.effective_image_lookup(Some(&cluster));
         assert_eq!(lookup.org.as_deref(), Some("1"));
         assert_eq!(lookup.base_os.as_deref(), Some("flatcar"));
         assert_eq!(lookup.format.as_deref(), Some(BuiltInImageLookup::FORMAT));
-        assert_eq!(
-            AWSMachineSpec::default().effective_image_lookup(None).org.as_deref(),
-            Some("819546954734")
-        );
+        assert_eq!(AWSMachineSpec::default().effective_image_lookup(None).org.as_deref(), Some("819546954734"));
     }
 
     #[test]
@@ -175,22 +150,12 @@ mod tests {
         };
         let family = Some(EksLookupType::AmazonLinux2023);
         let silent = machine("");
-        let empty = ImageLookup {
-            format: Some(String::new()),
-            ..ImageLookup::default()
-        };
+        let empty = ImageLookup { format: Some(String::new()), ..ImageLookup::default() };
         assert_eq!(silent.effective_eks_lookup_type(None), family);
         assert_eq!(silent.effective_eks_lookup_type(Some(&empty)), family);
-        let flatcar = ImageLookup {
-            base_os: Some("flatcar".to_owned()),
-            ..ImageLookup::default()
-        };
+        let flatcar = ImageLookup { base_os: Some("flatcar".to_owned()), ..ImageLookup::default() };
         assert_eq!(silent.effective_eks_lookup_type(Some(&flatcar)), None);
-        for part in [
-            "imageLookupFormat: a",
-            "imageLookupOrg: '1'",
-            "imageLookupBaseOS: flatcar",
-        ] {
+        for part in ["imageLookupFormat: a", "imageLookupOrg: '1'", "imageLookupBaseOS: flatcar"] {
             let named = machine(&format!(", {part}"));
             assert_eq!(named.effective_eks_lookup_type(None), None, "{part}");
         }
@@ -199,33 +164,21 @@ mod tests {
     #[test]
     fn metadata_options_require_tokens_only_without_a_block() {
         let silent = AWSMachineSpec::default().effective_metadata_options();
-        assert_eq!(
-            (silent.http_tokens, silent.http_put_response_hop_limit),
-            (HttpTokens::Required, 2)
-        );
+        assert_eq!((silent.http_tokens, silent.http_put_response_hop_limit), (HttpTokens::Required, 2));
         assert_eq!(silent.http_endpoint, Switch::Enabled);
 
         let empty_block: AWSMachineSpec =
             serde_json::from_str(r#"{"instanceType": "m7i.large", "instanceMetadataOptions": {}}"#).unwrap();
         let loose = empty_block.effective_metadata_options();
-        assert_eq!(
-            (loose.http_tokens, loose.http_put_response_hop_limit),
-            (HttpTokens::Optional, 1)
-        );
+        assert_eq!((loose.http_tokens, loose.http_put_response_hop_limit), (HttpTokens::Optional, 1));
     }
 
     #[test]
     fn bootstrap_data_goes_inline_only_when_the_spec_says_so() {
-        let with = |cloud_init| AWSMachineSpec {
-            cloud_init,
-            ..AWSMachineSpec::default()
-        };
+        let with = |cloud_init| AWSMachineSpec { cloud_init, ..AWSMachineSpec::default() };
         let secrets_manager = BootstrapDelivery::Secrets(SecretsBackend::SecretsManager);
         assert_eq!(with(None).effective_bootstrap_delivery(), secrets_manager);
-        assert_eq!(
-            with(Some(CloudInit::default())).effective_bootstrap_delivery(),
-            secrets_manager
-        );
+        assert_eq!(with(Some(CloudInit::default())).effective_bootstrap_delivery(), secrets_manager);
         let ssm = CloudInit {
             insecure_skip_secrets_manager: Some(false),
             secure_secrets_backend: Some(SecretsBackend::SsmParameterStore),
@@ -233,22 +186,13 @@ mod tests {
         };
         let through_ssm = BootstrapDelivery::Secrets(SecretsBackend::SsmParameterStore);
         assert_eq!(with(Some(ssm)).effective_bootstrap_delivery(), through_ssm);
-        let inline = CloudInit {
-            insecure_skip_secrets_manager: Some(true),
-            ..CloudInit::default()
-        };
-        assert_eq!(
-            with(Some(inline)).effective_bootstrap_delivery(),
-            BootstrapDelivery::Inline
-        );
+        let inline = CloudInit { insecure_skip_secrets_manager: Some(true), ..CloudInit::default() };
+        assert_eq!(with(Some(inline)).effective_bootstrap_delivery(), BootstrapDelivery::Inline);
     }
 
     #[test]
     fn user_data_is_compressed_only_on_an_explicit_false() {
-        let with = |flag| AWSMachineSpec {
-            uncompressed_user_data: flag,
-            ..AWSMachineSpec::default()
-        };
+        let with = |flag| AWSMachineSpec { uncompressed_user_data: flag, ..AWSMachineSpec::default() };
         assert!(with(None).effective_uncompressed_user_data());
         assert!(with(Some(true)).effective_uncompressed_user_data());
         assert!(!with(Some(false)).effective_uncompressed_user_data());
@@ -266,10 +210,8 @@ mod tests {
 
     #[test]
     fn an_empty_key_name_is_no_key_and_hides_the_clusters() {
-        let with = |name: Option<&str>| AWSMachineSpec {
-            ssh_key_name: name.map(str::to_owned),
-            ..AWSMachineSpec::default()
-        };
+        let with =
+            |name: Option<&str>| AWSMachineSpec { ssh_key_name: name.map(str::to_owned), ..AWSMachineSpec::default() };
         assert_eq!(with(None).effective_ssh_key_name(None), None);
         assert_eq!(with(None).effective_ssh_key_name(Some("ops")), Some("ops"));
         assert_eq!(with(Some("mine")).effective_ssh_key_name(Some("ops")), Some("mine"));

@@ -78,9 +78,7 @@ impl DedicatedHost {
 
     /// Id of the host if instances can be launched on it.
     pub fn usable_id(&self) -> Option<&str> {
-        self.id
-            .as_deref()
-            .filter(|_| self.effective_phase() == HostPhase::Allocated)
+        self.id.as_deref().filter(|_| self.effective_phase() == HostPhase::Allocated)
     }
 
     /// Whether AWS may have a host for this record.
@@ -112,11 +110,7 @@ mod tests {
             (HostPhase::Releasing, false, true),
             (HostPhase::Released, false, false),
         ] {
-            let record = DedicatedHost {
-                id: Some("h-1".into()),
-                phase: Some(phase),
-                ..DedicatedHost::default()
-            };
+            let record = DedicatedHost { id: Some("h-1".into()), phase: Some(phase), ..DedicatedHost::default() };
             assert_eq!(record.usable_id().is_some(), usable, "{phase}");
             assert_eq!(record.may_exist(), exists, "{phase}");
         }

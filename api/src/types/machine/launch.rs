@@ -432,10 +432,7 @@ mod tests {
     #[test]
     fn a_launch_without_an_attempt_number_is_no_record() {
         for stored in [json!({}), json!({"attempt": "first"}), json!({"attempt": -1}), json!(1)] {
-            assert!(
-                serde_json::from_value::<LaunchRecord>(stored.clone()).is_err(),
-                "{stored}"
-            );
+            assert!(serde_json::from_value::<LaunchRecord>(stored.clone()).is_err(), "{stored}");
         }
     }
 }

@@ -106,23 +106,15 @@ impl AWSMachineSpec {
             placement_group: self.placement_group(),
             cpu_options: self.cpu_options.clone(),
             network_interfaces: self.network_interfaces.clone(),
-            network_interface_type: self
-                .network_interface_type
-                .filter(|kind| *kind != NetworkInterfaceType::Interface),
+            network_interface_type: self.network_interface_type.filter(|kind| *kind != NetworkInterfaceType::Interface),
             primary_ipv6: self.gets_primary_ipv6(subnet_has_ipv6),
-            private_dns_name: self
-                .private_dns_name
-                .clone()
-                .filter(|name| *name != PrivateDnsName::default()),
+            private_dns_name: self.private_dns_name.clone().filter(|name| *name != PrivateDnsName::default()),
         }
     }
 
     /// The placement on a host.
     pub fn host_placement(&self, host_id: &str) -> HostPlacement {
-        HostPlacement {
-            id: host_id.to_owned(),
-            affinity: self.host_affinity,
-        }
+        HostPlacement { id: host_id.to_owned(), affinity: self.host_affinity }
     }
 
     /// An id takes precedence over a preference, because EC2 refuses both together.
@@ -139,10 +131,7 @@ impl AWSMachineSpec {
     pub fn placement_group(&self) -> Option<PlacementGroup> {
         let name = self.placement_group_name.clone().filter(|name| !name.is_empty())?;
         let partition = self.placement_group_partition;
-        Some(PlacementGroup {
-            name,
-            partition: partition.and_then(|partition| i32::try_from(partition).ok()),
-        })
+        Some(PlacementGroup { name, partition: partition.and_then(|partition| i32::try_from(partition).ok()) })
     }
 
     /// Whether the interface of a new instance gets a primary IPv6 address. An IPv6 target group reaches its targets at
@@ -217,10 +206,7 @@ mod tests {
         let on_host = options("hostID: h-0123456789abcdef0, hostAffinity: host");
         assert_eq!(on_host.tenancy, Some(Tenancy::Host));
         let host = on_host.host.unwrap();
-        assert_eq!(
-            (host.id.as_str(), host.affinity),
-            ("h-0123456789abcdef0", HostAffinity::Host)
-        );
+        assert_eq!((host.id.as_str(), host.affinity), ("h-0123456789abcdef0", HostAffinity::Host));
         assert_eq!(options("tenancy: dedicated").tenancy, Some(Tenancy::Dedicated));
     }
 

@@ -9,9 +9,7 @@ impl AWSMachine {
     /// name of its Machine.
     pub fn machine_name(&self) -> &str {
         let metadata = &self.metadata;
-        meta::owner_machine_name(metadata)
-            .or(metadata.name.as_deref())
-            .unwrap_or_default()
+        meta::owner_machine_name(metadata).or(metadata.name.as_deref()).unwrap_or_default()
     }
 
     /// The id of the instance: from the launch record, or else from the spec. If the record has an attempt without an
@@ -21,9 +19,7 @@ impl AWSMachine {
         if record.is_some_and(LaunchRecord::is_without_instance) {
             return None;
         }
-        self.recorded_instance_id()
-            .map(str::to_owned)
-            .or_else(|| self.spec.claimed_instance_id())
+        self.recorded_instance_id().map(str::to_owned).or_else(|| self.spec.claimed_instance_id())
     }
 
     /// The id of the instance in the launch record.

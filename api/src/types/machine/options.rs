@@ -201,19 +201,11 @@ pub struct PrivateDnsName {
     pub hostname_type: Option<HostnameType>,
     /// Whether the resource-based name resolves to the IPv4 address. Absent: the setting of the subnet at launch.
     /// Mutable; removing the field keeps the DNS record as it is.
-    #[serde(
-        default,
-        rename = "enableResourceNameDnsARecord",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, rename = "enableResourceNameDnsARecord", skip_serializing_if = "Option::is_none")]
     pub enable_resource_name_dns_a_record: Option<bool>,
     /// Whether the resource-based name resolves to the IPv6 address. Absent: the setting of the subnet at launch.
     /// Mutable; removing the field keeps the DNS record as it is.
-    #[serde(
-        default,
-        rename = "enableResourceNameDnsAAAARecord",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, rename = "enableResourceNameDnsAAAARecord", skip_serializing_if = "Option::is_none")]
     pub enable_resource_name_dns_aaaa_record: Option<bool>,
 }
 

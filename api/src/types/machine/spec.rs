@@ -88,10 +88,7 @@ pub struct AWSMachineSpec {
     /// AWS region of the machine, for example `eu-west-1`. Set the region for machines of clusters without an AWS
     /// infrastructure object. Absent: the region of the cluster's network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(
-        length(min = 1, max = 32),
-        regex(pattern = r"^[a-z]{2,9}(-[a-z]{2,9}){1,2}-[1-9][0-9]?$")
-    )]
+    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[a-z]{2,9}(-[a-z]{2,9}){1,2}-[1-9][0-9]?$"))]
     pub region: Option<String>,
     /// Identity with which the provider launches and terminates this machine's instance. Absent: the identity of the
     /// cluster's network, or else AWSClusterControllerIdentity `default`.

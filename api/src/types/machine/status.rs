@@ -20,69 +20,37 @@ use crate::{conditions, lenient};
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineStatus {
     /// Copy of `initialization.provisioned` for tools that were written against the older contract of Cluster API.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Milestones of the instance.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
     /// State of the instance in EC2: `pending`, `running`, `stopping`, `stopped`, `shutting-down`, `terminated`.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub instance_state: Option<InstanceState>,
     /// Whether AWS may interrupt the instance at any time, as is the case with Spot instances.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub interruptible: Option<bool>,
     /// Addresses of the instance.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub addresses: Vec<MachineAddress>,
     /// Zone of the instance, for example `eu-west-1a`.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub failure_domain: Option<String>,
     /// Record of the launch of the instance. The provider writes the record before the call to EC2, so that a crash
     /// never leads to a second instance.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub launch: Option<LaunchRecord>,
     /// Network into which the instance is launched. The field is fixed at launch: later changes of the network's
     /// sources affect neither the running instance nor its deletion. Absent after EC2 refused the attempt.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub network: Option<MachineNetworkInUse>,
     /// Whether the provider has observed the instance as running or stopped. If true, the provider launches no
     /// replacement instance for this AWSMachine.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub has_run: Option<bool>,
     /// Last known state of the registration of a control plane instance in each load balancer target. The state does
     /// not include the health of the target.
@@ -98,27 +66,15 @@ pub struct AWSMachineStatus {
     #[schemars(length(max = 16), inner(length(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub submitted_terminations: Vec<String>,
     /// Secrets in AWS that hold the bootstrap data until the machine becomes a node.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub bootstrap_secrets: Option<BootstrapSecrets>,
     /// Object in the cluster's S3 bucket that holds the bootstrap data until the machine becomes a node.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub bootstrap_object: Option<BootstrapObject>,
     /// Tags that the provider has set on the instance, its volumes and its own network interface because
     /// `additionalTags` of the machine or of its network requested them. The provider changes and removes only these
     /// tags. Absent: the tags are unknown, and the provider removes no tag.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 100))]
     pub applied_tags: Option<Tags>,
     /// Tags that a change was about to set or remove, while the outcome of the change is unknown. The next change sets
@@ -128,27 +84,15 @@ pub struct AWSMachineStatus {
     pub pending_tags: Tags,
     /// Security groups that the instance has because of `spec.additionalSecurityGroups`. Absent: the groups are
     /// unknown, and the provider removes no group.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub applied_security_groups: Option<AppliedSecurityGroups>,
     /// `spec.privateDnsName` as the provider applied it last. Absent: the settings are unknown, or the spec has
     /// requested none.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub applied_private_dns_name: Option<PrivateDnsName>,
     /// Dedicated Host of `spec.dynamicHostAllocation`. The provider writes the record before the call to EC2, so that a
     /// crash never leads to a second host.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub dedicated_host: Option<Box<DedicatedHost>>,
     /// Elastic IP of `spec.elasticIpPool`. The provider writes the record before the call to EC2, so that a crash never
     /// leads to a second address.

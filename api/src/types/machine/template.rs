@@ -66,19 +66,11 @@ pub struct AWSMachineTemplateResource {
 #[serde(rename_all = "camelCase")]
 pub struct AWSMachineTemplateStatus {
     /// Capacity of a node of the template, for example `cpu: "2"` and `memory: 8Gi`.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "quantities")]
     pub capacity: BTreeMap<String, Quantity>,
     /// Architecture and operating system of a node of the template.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub node_info: Option<NodeInfo>,
     /// Conditions of the template. `CapacityReady` is true if the template's capacity is known.
     #[serde(default, deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]

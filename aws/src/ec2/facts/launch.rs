@@ -49,10 +49,7 @@ impl DryRunCalls for Ec2Calls {
         let call = request.customize().config_override(once()).send();
         match self.runner.call(permit, call).await {
             Err(error) => judged(error),
-            Ok(_) => Err(CloudError::no_answer(
-                "RunInstances",
-                "AWS did not judge a launch with DryRun=true",
-            )),
+            Ok(_) => Err(CloudError::no_answer("RunInstances", "AWS did not judge a launch with DryRun=true")),
         }
     }
 }
@@ -78,10 +75,7 @@ mod tests {
         let judge = |code: &str| judged(CloudError::answered("RunInstances", code, "why"));
         assert_eq!(judge("DryRunOperation"), Ok(DryRun::Allowed));
         assert!(matches!(judge("UnauthorizedOperation"), Ok(DryRun::Denied(_))));
-        assert_eq!(
-            judge("InvalidAMIID.NotFound"),
-            Ok(DryRun::Refused("InvalidAMIID.NotFound: why".to_owned()))
-        );
+        assert_eq!(judge("InvalidAMIID.NotFound"), Ok(DryRun::Refused("InvalidAMIID.NotFound: why".to_owned())));
         assert!(judge("RequestLimitExceeded").is_err());
         assert!(judged(CloudError::no_answer("RunInstances", "no answer")).is_err());
     }

@@ -13,22 +13,14 @@ impl Ec2Calls {
         let query = &Query::filter("instance-type", names);
         self.runner
             .describe("DescribeInstanceTypeOfferings", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_instance_type_offerings()
-                    .set_filters(filters(query));
-                let request = request
-                    .location_type(types::LocationType::AvailabilityZone)
-                    .max_results(PAGE_SIZE);
+                let request = self.client.describe_instance_type_offerings().set_filters(filters(query));
+                let request = request.location_type(types::LocationType::AvailabilityZone).max_results(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 let offerings = answer.instance_type_offerings().iter().map(|offering| Offering {
                     instance_type: text(offering.instance_type().map(types::InstanceType::as_str)),
                     zone: text(offering.location()),
                 });
-                Ok(Page {
-                    items: offerings.collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: offerings.collect(), next: answer.next_token })
             })
             .await
     }
@@ -52,12 +44,10 @@ impl Ec2Calls {
             .describe("DescribePlacementGroups", query, |permit, _| async move {
                 let request = self.client.describe_placement_groups().set_filters(filters(query));
                 let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page::only(answer.placement_groups().iter().map(|group| {
-                    PlacementGroup {
-                        name: text(group.group_name()),
-                        state: text(group.state().map(types::PlacementGroupState::as_str)),
-                        partitions: group.partition_count(),
-                    }
+                Ok(Page::only(answer.placement_groups().iter().map(|group| PlacementGroup {
+                    name: text(group.group_name()),
+                    state: text(group.state().map(types::PlacementGroupState::as_str)),
+                    partitions: group.partition_count(),
                 })))
             })
             .await
@@ -86,21 +76,14 @@ impl Ec2Calls {
         let ids = &ids;
         self.runner
             .describe("DescribeHosts", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_hosts()
-                    .max_results(PAGE_SIZE / 2)
-                    .set_next_token(token);
+                let request = self.client.describe_hosts().max_results(PAGE_SIZE / 2).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
                 let hosts = answer.hosts().iter().map(|host| DedicatedHost {
                     id: text(host.host_id()),
                     state: text(host.state().map(types::AllocationState::as_str)),
                     zone: text(host.availability_zone()),
                 });
-                Ok(Page {
-                    items: hosts.filter(|host| ids.contains(&host.id)).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: hosts.filter(|host| ids.contains(&host.id)).collect(), next: answer.next_token })
             })
             .await
     }

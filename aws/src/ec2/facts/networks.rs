@@ -14,11 +14,7 @@ impl Ec2Calls {
         let query = &Query::filter("region-name", [name]);
         self.runner
             .describe("DescribeRegions", query, |permit, _| async move {
-                let request = self
-                    .client
-                    .describe_regions()
-                    .all_regions(true)
-                    .set_filters(filters(query));
+                let request = self.client.describe_regions().all_regions(true).set_filters(filters(query));
                 let answer = self.runner.call(permit, request.send()).await?;
                 let regions = answer.regions().iter().map(|region| Region {
                     name: text(region.region_name()),
@@ -46,20 +42,11 @@ impl Ec2Calls {
     /// The DHCP options with this id; `None` if they do not exist.
     pub(crate) async fn dhcp_options_facts(&self, id: &str) -> Result<Option<DhcpOptions>, CloudError> {
         let query = &Query::filter("dhcp-options-id", [id]);
-        let options = self
-            .runner
-            .describe("DescribeDhcpOptions", query, |permit, token| async move {
-                let request = self
-                    .client
-                    .describe_dhcp_options()
-                    .set_filters(filters(query))
-                    .max_results(PAGE_SIZE);
-                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
-                Ok(Page {
-                    items: answer.dhcp_options().iter().map(dhcp_options).collect(),
-                    next: answer.next_token,
-                })
-            });
+        let options = self.runner.describe("DescribeDhcpOptions", query, |permit, token| async move {
+            let request = self.client.describe_dhcp_options().set_filters(filters(query)).max_results(PAGE_SIZE);
+            let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+            Ok(Page { items: answer.dhcp_options().iter().map(dhcp_options).collect(), next: answer.next_token })
+        });
         Ok(options.await?.into_iter().find(|options| options.id == id))
     }
 }
@@ -75,9 +62,7 @@ fn zone(zone: &types::AvailabilityZone) -> Zone {
 fn dhcp_options(options: &types::DhcpOptions) -> DhcpOptions {
     let values = |key: &str| {
         let configurations = options.dhcp_configurations().iter();
-        let values = configurations
-            .filter(|of| of.key() == Some(key))
-            .flat_map(types::DhcpConfiguration::values);
+        let values = configurations.filter(|of| of.key() == Some(key)).flat_map(types::DhcpConfiguration::values);
         values.map(|value| text(value.value())).collect()
     };
     DhcpOptions {

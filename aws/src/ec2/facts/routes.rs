@@ -21,10 +21,7 @@ impl Ec2Calls {
                     subnet_id: text(gateway.subnet_id()),
                     state: text(gateway.state().map(types::NatGatewayState::as_str)),
                 });
-                Ok(Page {
-                    items: gateways.collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: gateways.collect(), next: answer.next_token })
             })
             .await
     }
@@ -37,10 +34,7 @@ impl Ec2Calls {
                 let request = self.client.describe_network_acls().set_filters(filters(query));
                 let request = request.max_results(PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.network_acls().iter().map(network_acl).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.network_acls().iter().map(network_acl).collect(), next: answer.next_token })
             })
             .await
     }
@@ -53,20 +47,14 @@ impl Ec2Calls {
                 let request = self.client.describe_vpc_endpoints().set_filters(filters(query));
                 let request = request.max_results(PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.vpc_endpoints().iter().map(vpc_endpoint).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.vpc_endpoints().iter().map(vpc_endpoint).collect(), next: answer.next_token })
             })
             .await
     }
 }
 
 fn network_acl(list: &types::NetworkAcl) -> NetworkAcl {
-    let subnets = list
-        .associations()
-        .iter()
-        .filter_map(types::NetworkAclAssociation::subnet_id);
+    let subnets = list.associations().iter().filter_map(types::NetworkAclAssociation::subnet_id);
     NetworkAcl {
         id: text(list.network_acl_id()),
         subnet_ids: subnets.map(str::to_owned).collect(),
@@ -92,10 +80,7 @@ fn acl_entry(entry: &types::NetworkAclEntry) -> AclEntry {
 fn vpc_endpoint(endpoint: &types::VpcEndpoint) -> VpcEndpoint {
     // The name is `com.amazonaws.<region>.<service>`.
     let service = endpoint.service_name().unwrap_or_default().splitn(4, '.').nth(3);
-    let groups = endpoint
-        .groups()
-        .iter()
-        .filter_map(types::SecurityGroupIdentifier::group_id);
+    let groups = endpoint.groups().iter().filter_map(types::SecurityGroupIdentifier::group_id);
     VpcEndpoint {
         id: text(endpoint.vpc_endpoint_id()),
         service: text(service.or_else(|| endpoint.service_name())),

@@ -28,9 +28,7 @@ impl Ec2Calls {
     ) -> Result<Vec<InternetGateway>, CloudError> {
         let is_asked = unattached.is_none();
         let owned = OptionFuture::from(is_asked.then(|| self.owned_internet_gateways(tag).boxed()));
-        let known = id
-            .filter(|_| is_asked)
-            .map(|id| self.internet_gateway_with_id(id).boxed());
+        let known = id.filter(|_| is_asked).map(|id| self.internet_gateway_with_id(id).boxed());
         let attached = vpc.map(|vpc| self.attached_internet_gateways(vpc).boxed());
         let (owned, known, attached) = join3(owned, OptionFuture::from(known), OptionFuture::from(attached)).await;
         let mut shown = unattached.unwrap_or_default();

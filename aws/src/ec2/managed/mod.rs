@@ -50,8 +50,7 @@ impl Ec2Calls {
         let subnets = OptionFuture::from(id.map(|id| self.subnets_in(id).boxed()));
         let internet_gateways = is_of_cluster.then(|| {
             let unattached = known.map(|known| known.unattached_gateways.clone());
-            self.internet_gateways(tag, scope.internet_gateway.as_deref(), id, unattached)
-                .boxed()
+            self.internet_gateways(tag, scope.internet_gateway.as_deref(), id, unattached).boxed()
         });
         let internet_gateways = OptionFuture::from(internet_gateways);
         let nat_gateways = OptionFuture::from(id.map(|id| self.nat_gateways_in(id).boxed()));
@@ -131,10 +130,7 @@ pub(crate) fn is_owned(tags: &Tags, tag: &str) -> bool {
 
 /// The tags that a resource gets in the call that creates it.
 fn tag_specification(resource: ResourceType, tags: &Tags) -> TagSpecification {
-    TagSpecification::builder()
-        .resource_type(resource)
-        .set_tags(Some(sdk_tags(tags)))
-        .build()
+    TagSpecification::builder().resource_type(resource).set_tags(Some(sdk_tags(tags))).build()
 }
 
 /// The answer to a call that creates a resource: its id.

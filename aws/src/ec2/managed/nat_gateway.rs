@@ -23,10 +23,7 @@ impl Ec2Calls {
                 let request = self.client.describe_nat_gateways().set_filter(filters(query));
                 let request = request.max_results(PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page {
-                    items: answer.nat_gateways().iter().map(nat_gateway).collect(),
-                    next: answer.next_token,
-                })
+                Ok(Page { items: answer.nat_gateways().iter().map(nat_gateway).collect(), next: answer.next_token })
             })
             .await?;
         shown.retain(|gateway| gateway.vpc_id == vpc);
@@ -58,12 +55,7 @@ impl Ec2Calls {
                 let answer = self.allocate_address(permit, public_ipv4_pool.clone(), tags).await?;
                 return made(action, answer.allocation_id());
             }
-            Call::CreateNatGateway {
-                subnet,
-                address,
-                client_token,
-                tags,
-            } => {
+            Call::CreateNatGateway { subnet, address, client_token, tags } => {
                 let request = self.client.create_nat_gateway().client_token(client_token);
                 let request = request
                     .subnet_id(subnet)
@@ -96,10 +88,7 @@ fn nat_gateway(gateway: &types::NatGateway) -> NatGateway {
         state: state(gateway.state()),
         failure: failure(gateway),
         created_at: gateway.create_time().and_then(timestamp),
-        allocation_ids: addresses
-            .map(NatGatewayAddress::allocation_id)
-            .filter_map(some_text)
-            .collect(),
+        allocation_ids: addresses.map(NatGatewayAddress::allocation_id).filter_map(some_text).collect(),
         public_ips: gateway
             .nat_gateway_addresses()
             .iter()

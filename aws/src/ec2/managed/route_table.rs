@@ -22,11 +22,7 @@ impl Ec2Calls {
     pub(super) async fn route_table_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = permit.action;
         match call {
-            Call::CreateRouteTable {
-                vpc,
-                client_token,
-                tags,
-            } => {
+            Call::CreateRouteTable { vpc, client_token, tags } => {
                 let request = self.client.create_route_table().client_token(client_token);
                 let tags = tag_specification(ResourceType::RouteTable, tags);
                 let request = request.vpc_id(vpc).tag_specifications(tags);
@@ -34,32 +30,16 @@ impl Ec2Calls {
                 let shown = answer.route_table();
                 return made(action, shown.and_then(types::RouteTable::route_table_id));
             }
-            Call::CreateRoute {
-                table,
-                destination,
-                target,
-            } => {
+            Call::CreateRoute { table, destination, target } => {
                 let (gateway, nat_gateway) = gateways(target);
                 let request = self.client.create_route().route_table_id(table).set_gateway_id(gateway);
-                let request = request
-                    .set_nat_gateway_id(nat_gateway)
-                    .destination_cidr_block(destination);
+                let request = request.set_nat_gateway_id(nat_gateway).destination_cidr_block(destination);
                 self.runner.call(permit, request.send()).await?;
             }
-            Call::ReplaceRoute {
-                table,
-                destination,
-                target,
-            } => {
+            Call::ReplaceRoute { table, destination, target } => {
                 let (gateway, nat_gateway) = gateways(target);
-                let request = self
-                    .client
-                    .replace_route()
-                    .route_table_id(table)
-                    .set_gateway_id(gateway);
-                let request = request
-                    .set_nat_gateway_id(nat_gateway)
-                    .destination_cidr_block(destination);
+                let request = self.client.replace_route().route_table_id(table).set_gateway_id(gateway);
+                let request = request.set_nat_gateway_id(nat_gateway).destination_cidr_block(destination);
                 self.runner.call(permit, request.send()).await?;
             }
             Call::AssociateRouteTable { table, subnet } => {

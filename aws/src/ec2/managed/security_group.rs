@@ -24,12 +24,7 @@ impl Ec2Calls {
     pub(super) async fn security_group_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = permit.action;
         match call {
-            Call::CreateSecurityGroup {
-                vpc,
-                name,
-                description,
-                tags,
-            } => {
+            Call::CreateSecurityGroup { vpc, name, description, tags } => {
                 let request = self.client.create_security_group().vpc_id(vpc).group_name(name);
                 let tags = tag_specification(ResourceType::SecurityGroup, tags);
                 let request = request.description(description).tag_specifications(tags);
@@ -62,10 +57,7 @@ impl Ec2Calls {
 
 /// The rules in the form that a call uses to remove them. Traffic and source identify a rule.
 fn without_descriptions(rules: &[Rule<String>]) -> Vec<IpPermission> {
-    let rules = rules.iter().map(|rule| Rule {
-        description: String::new(),
-        ..rule.clone()
-    });
+    let rules = rules.iter().map(|rule| Rule { description: String::new(), ..rule.clone() });
     permissions(&rules.collect::<Vec<_>>())
 }
 
@@ -78,9 +70,7 @@ fn permissions(rules: &[Rule<String>]) -> Vec<IpPermission> {
         by_traffic.entry((&rule.traffic, is_group)).or_default().push(rule);
     }
     let permissions = by_traffic.into_iter();
-    permissions
-        .map(|((traffic, _), rules)| permission(traffic, &rules))
-        .collect()
+    permissions.map(|((traffic, _), rules)| permission(traffic, &rules)).collect()
 }
 
 fn permission(traffic: &Traffic, rules: &[&Rule<String>]) -> IpPermission {

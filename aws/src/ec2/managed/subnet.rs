@@ -21,16 +21,10 @@ impl Ec2Calls {
     pub(super) async fn subnet_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = permit.action;
         match call {
-            Call::CreateSubnet {
-                vpc,
-                cidr_block,
-                zone,
-                tags,
-            } => {
+            Call::CreateSubnet { vpc, cidr_block, zone, tags } => {
                 let request = self.client.create_subnet().vpc_id(vpc).cidr_block(cidr_block);
-                let request = request
-                    .availability_zone(zone)
-                    .tag_specifications(tag_specification(ResourceType::Subnet, tags));
+                let request =
+                    request.availability_zone(zone).tag_specifications(tag_specification(ResourceType::Subnet, tags));
                 let answer = self.runner.call(permit, request.send()).await?;
                 return made(action, answer.subnet().and_then(types::Subnet::subnet_id));
             }

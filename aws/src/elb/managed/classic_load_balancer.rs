@@ -129,10 +129,7 @@ impl ElbCalls {
         let (Some(zones), Some(connections)) = (zones, connections) else {
             return Err(CloudError::no_answer(action, "the answer lacks attributes"));
         };
-        Ok(ClassicAttributes {
-            is_cross_zone: zones.enabled(),
-            idle_timeout_seconds: connections.idle_timeout(),
-        })
+        Ok(ClassicAttributes { is_cross_zone: zones.enabled(), idle_timeout_seconds: connections.idle_timeout() })
     }
 
     pub(super) async fn classic_load_balancer_change(
@@ -142,14 +139,7 @@ impl ElbCalls {
     ) -> Result<Answer, CloudError> {
         let client = &self.classic;
         match call {
-            Call::CreateLoadBalancer {
-                name,
-                scheme,
-                subnets,
-                security_groups,
-                listener,
-                tags,
-            } => {
+            Call::CreateLoadBalancer { name, scheme, subnets, security_groups, listener, tags } => {
                 let unbuilt = not_built(permit.action);
                 let scheme = (*scheme == LoadBalancerScheme::Internal).then(|| INTERNAL.to_owned());
                 let groups = Some(security_groups.clone()).filter(|groups| !groups.is_empty());
@@ -164,29 +154,21 @@ impl ElbCalls {
                 // The answer contains only the DNS name.
                 return Ok(Answer::Made(name.clone()));
             }
-            Call::CreateLoadBalancerListeners {
-                load_balancer,
-                listener,
-            } => self.create_classic_listener(permit, load_balancer, listener).await?,
-            Call::ConfigureHealthCheck {
-                load_balancer,
-                health_check,
-            } => self.configure_health_check(permit, load_balancer, health_check).await?,
-            Call::ModifyLoadBalancerAttributes {
-                load_balancer,
-                attributes,
-            } => self.set_classic_attributes(permit, load_balancer, *attributes).await?,
+            Call::CreateLoadBalancerListeners { load_balancer, listener } => {
+                self.create_classic_listener(permit, load_balancer, listener).await?;
+            }
+            Call::ConfigureHealthCheck { load_balancer, health_check } => {
+                self.configure_health_check(permit, load_balancer, health_check).await?;
+            }
+            Call::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
+                self.set_classic_attributes(permit, load_balancer, *attributes).await?;
+            }
             Call::AttachLoadBalancerToSubnets { load_balancer, subnets } => {
-                let request = client
-                    .attach_load_balancer_to_subnets()
-                    .load_balancer_name(load_balancer);
+                let request = client.attach_load_balancer_to_subnets().load_balancer_name(load_balancer);
                 let request = request.set_subnets(Some(subnets.clone()));
                 self.runner.call(permit, request.send()).await?;
             }
-            Call::ApplySecurityGroupsToLoadBalancer {
-                load_balancer,
-                security_groups,
-            } => {
+            Call::ApplySecurityGroupsToLoadBalancer { load_balancer, security_groups } => {
                 let request = client.apply_security_groups_to_load_balancer();
                 let request = request.load_balancer_name(load_balancer);
                 let request = request.set_security_groups(Some(security_groups.clone()));
@@ -276,14 +258,12 @@ fn sdk_listener(listener: &ClassicListener) -> Result<types::Listener, BuildErro
 
 fn sdk_tags(tags: &Tags) -> Result<Vec<Tag>, BuildError> {
     let tags = tags.iter();
-    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
-        .collect()
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }
 
 fn tags(described: &types::TagDescription) -> Tags {
     let tags = described.tags().iter();
-    tags.map(|tag| (tag.key().to_owned(), tag.value().unwrap_or_default().to_owned()))
-        .collect()
+    tags.map(|tag| (tag.key().to_owned(), tag.value().unwrap_or_default().to_owned())).collect()
 }
 
 /// A load balancer without its tags and attributes, which the describe does not return. A scheme that this version does

@@ -39,10 +39,7 @@ impl ElbCalls {
             let request = self.client.describe_listeners().load_balancer_arn(load_balancer);
             let request = request.page_size(PAGE_SIZE).set_marker(token);
             let answer = self.runner.call(permit, request.send()).await?;
-            Ok(Page {
-                items: answer.listeners().iter().map(listener).collect(),
-                next: answer.next_marker,
-            })
+            Ok(Page { items: answer.listeners().iter().map(listener).collect(), next: answer.next_marker })
         };
         match self.runner.describe("DescribeListeners", &query, fetch).await {
             Err(error) if error.class == ErrorClass::NotFound => Ok(Vec::new()),
@@ -52,12 +49,7 @@ impl ElbCalls {
 
     pub(super) async fn listener_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         match call {
-            Call::CreateListener {
-                load_balancer,
-                group,
-                port,
-                tags,
-            } => {
+            Call::CreateListener { load_balancer, group, port, tags } => {
                 let request = self.client.create_listener().load_balancer_arn(load_balancer);
                 let request = request
                     .protocol(ProtocolEnum::Tcp)

@@ -89,14 +89,7 @@ impl ElbCalls {
     pub(super) async fn load_balancer_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = permit.action;
         match call {
-            Call::CreateLoadBalancer {
-                name,
-                scheme,
-                subnets,
-                addresses,
-                security_groups,
-                tags,
-            } => {
+            Call::CreateLoadBalancer { name, scheme, subnets, addresses, security_groups, tags } => {
                 // A request has either mappings or subnets.
                 let mappings = subnets.iter().zip(addresses).map(|(subnet, address)| {
                     let mapping = SubnetMapping::builder().subnet_id(subnet);
@@ -118,17 +111,12 @@ impl ElbCalls {
                 let shown = answer.load_balancers().first();
                 return made(action, shown.and_then(types::LoadBalancer::load_balancer_arn));
             }
-            Call::ModifyLoadBalancerAttributes {
-                load_balancer,
-                attributes,
-            } => {
+            Call::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
                 let attributes = attributes.iter();
                 let attributes =
                     attributes.map(|(key, value)| LoadBalancerAttribute::builder().key(*key).value(value).build());
                 let request = self.client.modify_load_balancer_attributes();
-                let request = request
-                    .load_balancer_arn(load_balancer)
-                    .set_attributes(Some(attributes.collect()));
+                let request = request.load_balancer_arn(load_balancer).set_attributes(Some(attributes.collect()));
                 self.runner.call(permit, request.send()).await?;
             }
             Call::SetSubnets { load_balancer, subnets } => {
@@ -136,10 +124,7 @@ impl ElbCalls {
                 let request = request.set_subnets(Some(subnets.clone()));
                 self.runner.call(permit, request.send()).await?;
             }
-            Call::SetSecurityGroups {
-                load_balancer,
-                security_groups,
-            } => {
+            Call::SetSecurityGroups { load_balancer, security_groups } => {
                 let request = self.client.set_security_groups().load_balancer_arn(load_balancer);
                 let request = request.set_security_groups(Some(security_groups.clone()));
                 self.runner.call(permit, request.send()).await?;

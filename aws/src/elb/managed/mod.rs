@@ -36,10 +36,7 @@ impl ElbCalls {
         let names = &scope.classic_load_balancers;
         let classic = self.observe_classic_load_balancers(vpc, names, &tag).boxed();
         let (second, classic_load_balancers) = join(second, classic).await;
-        Observed {
-            classic_load_balancers,
-            ..second
-        }
+        Observed { classic_load_balancers, ..second }
     }
 
     /// Reads the same resources without Classic Load Balancers.
@@ -53,12 +50,7 @@ impl ElbCalls {
         let groups = self.observe_target_groups(vpc, &scope.target_groups, tag, known);
         let (balancers, groups) = (balancers.boxed(), groups.boxed());
         let ((load_balancers, listeners), target_groups) = join(balancers, groups).await;
-        Observed {
-            load_balancers,
-            target_groups: target_groups.into(),
-            listeners,
-            ..Observed::default()
-        }
+        Observed { load_balancers, target_groups: target_groups.into(), listeners, ..Observed::default() }
     }
 
     /// Makes one call.
@@ -84,19 +76,13 @@ impl ElbCalls {
     /// The same client with calls that wait for their turn, like the pages of an answer. These calls follow from an
     /// answer, and there may be more of them than turns are available at once.
     fn following(&self) -> Self {
-        Self {
-            runner: self.runner.patient(),
-            ..self.clone()
-        }
+        Self { runner: self.runner.patient(), ..self.clone() }
     }
 }
 
 /// The answers to describes of single resources, in the order of the describes.
 async fn answers_of<A>(describes: impl IntoIterator<Item = BoxFuture<'_, A>>) -> Vec<A> {
-    stream::iter(describes.into_iter().collect::<Vec<_>>())
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    stream::iter(describes.into_iter().collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
 }
 
 /// The tags of each of these resources in an answer. An answer without one of the resources is an error, because its
@@ -115,8 +101,7 @@ fn complete(described: Vec<(String, Tags)>, resources: &[String]) -> Result<BTre
 /// The tags that a resource gets in the call that creates it.
 fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     let tags = tags.iter();
-    tags.map(|(key, value)| Tag::builder().key(key).value(value).build())
-        .collect()
+    tags.map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }
 
 /// The number in the type of the API. A number that is too large becomes the largest one, which AWS refuses.

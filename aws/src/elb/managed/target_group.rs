@@ -60,10 +60,7 @@ impl ElbCalls {
             .describe("DescribeTargetGroups", &query, |permit, token| async move {
                 let request = self.client.describe_target_groups().page_size(PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_marker(token).send()).await?;
-                Ok(Page {
-                    items: answer.target_groups().iter().map(target_group).collect(),
-                    next: answer.next_marker,
-                })
+                Ok(Page { items: answer.target_groups().iter().map(target_group).collect(), next: answer.next_marker })
             })
             .await
     }
@@ -71,13 +68,7 @@ impl ElbCalls {
     pub(super) async fn target_group_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
         let action = permit.action;
         match call {
-            Call::CreateTargetGroup {
-                vpc,
-                name,
-                port,
-                health_check,
-                tags,
-            } => {
+            Call::CreateTargetGroup { vpc, name, port, health_check, tags } => {
                 let HealthCheck { timing, .. } = health_check;
                 let request = self.client.create_target_group().name(name).vpc_id(vpc).port(*port);
                 let request = request
@@ -136,9 +127,7 @@ fn target_group(group: &types::TargetGroup) -> TargetGroup {
     };
     let protocol = text(group.health_check_protocol().map(ProtocolEnum::as_str));
     // AWS may still show the path of an earlier health check.
-    let path = group
-        .health_check_path()
-        .filter(|path| !path.is_empty() && protocol != "TCP");
+    let path = group.health_check_path().filter(|path| !path.is_empty() && protocol != "TCP");
     TargetGroup {
         arn: text(group.target_group_arn()),
         name: text(group.target_group_name()),

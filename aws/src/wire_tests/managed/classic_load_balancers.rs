@@ -17,18 +17,10 @@ use super::{OWNED, scope, sent_of, tags};
 const CLASSIC: &str = "2012-06-01";
 const SECOND: &str = "2015-12-01";
 
-const ATTRIBUTES: ClassicAttributes = ClassicAttributes {
-    is_cross_zone: true,
-    idle_timeout_seconds: 600,
-};
+const ATTRIBUTES: ClassicAttributes = ClassicAttributes { is_cross_zone: true, idle_timeout_seconds: 600 };
 
 fn tcp(port: i32) -> ClassicListener {
-    ClassicListener {
-        port,
-        protocol: "TCP".to_owned(),
-        instance_port: 6443,
-        instance_protocol: "SSL".to_owned(),
-    }
+    ClassicListener { port, protocol: "TCP".to_owned(), instance_port: 6443, instance_protocol: "SSL".to_owned() }
 }
 
 fn health_check() -> ClassicHealthCheck {
@@ -59,18 +51,9 @@ pub(super) fn calls() -> [managed::Call<String>; 9] {
     let load_balancer = || "dev-apiserver".to_owned();
     let calls = [
         create(LoadBalancerScheme::InternetFacing, vec!["sg-1".to_owned()]),
-        ClassicCall::CreateLoadBalancerListeners {
-            load_balancer: load_balancer(),
-            listener: tcp(8443),
-        },
-        ClassicCall::ConfigureHealthCheck {
-            load_balancer: load_balancer(),
-            health_check: health_check(),
-        },
-        ClassicCall::ModifyLoadBalancerAttributes {
-            load_balancer: load_balancer(),
-            attributes: ATTRIBUTES,
-        },
+        ClassicCall::CreateLoadBalancerListeners { load_balancer: load_balancer(), listener: tcp(8443) },
+        ClassicCall::ConfigureHealthCheck { load_balancer: load_balancer(), health_check: health_check() },
+        ClassicCall::ModifyLoadBalancerAttributes { load_balancer: load_balancer(), attributes: ATTRIBUTES },
         ClassicCall::AttachLoadBalancerToSubnets {
             load_balancer: load_balancer(),
             subnets: ["subnet-3", "subnet-4"].map(str::to_owned).to_vec(),
@@ -79,17 +62,9 @@ pub(super) fn calls() -> [managed::Call<String>; 9] {
             load_balancer: load_balancer(),
             security_groups: ["sg-2", "sg-3"].map(str::to_owned).to_vec(),
         },
-        ClassicCall::AddTags {
-            load_balancer: load_balancer(),
-            tags: tags(),
-        },
-        ClassicCall::RemoveTags {
-            load_balancer: load_balancer(),
-            keys: ["stage", "team"].map(str::to_owned).into(),
-        },
-        ClassicCall::DeleteLoadBalancer {
-            load_balancer: load_balancer(),
-        },
+        ClassicCall::AddTags { load_balancer: load_balancer(), tags: tags() },
+        ClassicCall::RemoveTags { load_balancer: load_balancer(), keys: ["stage", "team"].map(str::to_owned).into() },
+        ClassicCall::DeleteLoadBalancer { load_balancer: load_balancer() },
     ];
     calls.map(managed::Call::from)
 }
@@ -129,33 +104,20 @@ async fn every_field_of_a_classic_call_is_sent_alone() {
         ("CreateLoadBalancerListeners", listener_fields("8443").to_vec()),
         ("ConfigureHealthCheck", check),
         ("ModifyLoadBalancerAttributes", attributes),
-        (
-            "AttachLoadBalancerToSubnets",
-            vec![("Subnets.member.1", "subnet-3"), ("Subnets.member.2", "subnet-4")],
-        ),
+        ("AttachLoadBalancerToSubnets", vec![("Subnets.member.1", "subnet-3"), ("Subnets.member.2", "subnet-4")]),
         (
             "ApplySecurityGroupsToLoadBalancer",
             vec![("SecurityGroups.member.1", "sg-2"), ("SecurityGroups.member.2", "sg-3")],
         ),
-        (
-            "AddTags",
-            vec![("Tags.member.1.Key", OWNED), ("Tags.member.1.Value", "owned")],
-        ),
-        (
-            "RemoveTags",
-            vec![("Tags.member.1.Key", "stage"), ("Tags.member.2.Key", "team")],
-        ),
+        ("AddTags", vec![("Tags.member.1.Key", OWNED), ("Tags.member.1.Value", "owned")]),
+        ("RemoveTags", vec![("Tags.member.1.Key", "stage"), ("Tags.member.2.Key", "team")]),
         ("DeleteLoadBalancer", vec![]),
     ];
     let sent = sent_of(&calls()).await;
     let actions: Vec<&str> = sent.iter().map(|call| call.action.as_str()).collect();
     assert_eq!(actions, ClassicCall::<String>::VARIANTS);
     for (call, (action, mut expected)) in sent.iter().zip(expected) {
-        let name = if action.ends_with("Tags") {
-            "LoadBalancerNames.member.1"
-        } else {
-            "LoadBalancerName"
-        };
+        let name = if action.ends_with("Tags") { "LoadBalancerNames.member.1" } else { "LoadBalancerName" };
         expected.push((name, "dev-apiserver"));
         expected.sort_unstable();
         assert_eq!((call.action.as_str(), fields(call)), (action, expected));
@@ -182,10 +144,7 @@ fn owned_xml() -> String {
              <InstancePort>6443</InstancePort>{to_instances}</Listener><PolicyNames/>"
         )
     };
-    let listeners = [
-        listener(443, "<InstanceProtocol>SSL</InstanceProtocol>"),
-        listener(8443, ""),
-    ];
+    let listeners = [listener(443, "<InstanceProtocol>SSL</InstanceProtocol>"), listener(8443, "")];
     "<DNSName>dev.example</DNSName><Scheme>internal</Scheme>\
      <HealthCheck><Target>HTTPS:6443/readyz</Target><Interval>10</Interval><Timeout>4</Timeout>\
      <HealthyThreshold>2</HealthyThreshold><UnhealthyThreshold>6</UnhealthyThreshold></HealthCheck>"
@@ -198,10 +157,7 @@ fn owned_xml() -> String {
 
 /// The names that a call of DescribeTags names.
 fn tagged(call: &Call) -> Vec<&str> {
-    let names = call
-        .form
-        .iter()
-        .filter(|(name, _)| name.starts_with("LoadBalancerNames"));
+    let names = call.form.iter().filter(|(name, _)| name.starts_with("LoadBalancerNames"));
     names.map(|(_, name)| name.as_str()).collect()
 }
 
@@ -240,10 +196,7 @@ fn world(call: &Call) -> Answer {
 }
 
 fn named() -> Scope {
-    Scope {
-        classic_load_balancers: ["dev-apiserver", "taken"].map(str::to_owned).into(),
-        ..scope(Some("vpc-1"))
-    }
+    Scope { classic_load_balancers: ["dev-apiserver", "taken"].map(str::to_owned).into(), ..scope(Some("vpc-1")) }
 }
 
 /// A load balancer for which a describe shows only name and VPC.
@@ -272,10 +225,7 @@ fn bare(name: &str, vpc: &str, tags: Tags) -> ClassicLoadBalancer {
 }
 
 fn owned(attributes: Seen<ClassicAttributes>) -> ClassicLoadBalancer {
-    let same_protocol = ClassicListener {
-        instance_protocol: "TCP".to_owned(),
-        ..tcp(8443)
-    };
+    let same_protocol = ClassicListener { instance_protocol: "TCP".to_owned(), ..tcp(8443) };
     ClassicLoadBalancer {
         dns_name: "dev.example".to_owned(),
         scheme: LoadBalancerScheme::Internal,
@@ -299,10 +249,8 @@ fn expected(attributes: Seen<ClassicAttributes>) -> Vec<ClassicLoadBalancer> {
 #[tokio::test]
 async fn an_observation_shows_classic_ones_in_the_vpc_or_with_a_name() {
     let (fake, seen) = observe(&named(), world).await;
-    let expected = Observed {
-        classic_load_balancers: Seen::Shown(expected(Seen::Shown(ATTRIBUTES))),
-        ..Observed::default()
-    };
+    let expected =
+        Observed { classic_load_balancers: Seen::Shown(expected(Seen::Shown(ATTRIBUTES))), ..Observed::default() };
     assert_eq!(seen, expected);
     let calls = fake.calls().into_iter();
     let calls: Vec<Call> = calls.filter(|call| call.service() == "elasticloadbalancing").collect();
@@ -333,20 +281,10 @@ fn versions(fake: &Fake) -> Vec<String> {
 #[tokio::test]
 async fn a_generation_without_names_is_not_asked_for() {
     let load_balancers = vec!["api".to_owned()];
-    let second_alone = Scope {
-        load_balancers: load_balancers.clone(),
-        ..scope(Some("vpc-1"))
-    };
-    let both = Scope {
-        load_balancers,
-        ..named()
-    };
-    let cases: [(Scope, &[&str]); 4] = [
-        (scope(Some("vpc-1")), &[]),
-        (named(), &[CLASSIC]),
-        (second_alone, &[SECOND]),
-        (both, &[CLASSIC, SECOND]),
-    ];
+    let second_alone = Scope { load_balancers: load_balancers.clone(), ..scope(Some("vpc-1")) };
+    let both = Scope { load_balancers, ..named() };
+    let cases: [(Scope, &[&str]); 4] =
+        [(scope(Some("vpc-1")), &[]), (named(), &[CLASSIC]), (second_alone, &[SECOND]), (both, &[CLASSIC, SECOND])];
     for (scope, expected) in cases {
         let (fake, seen) = observe(&scope, world).await;
         assert_eq!(versions(&fake), expected);
@@ -385,10 +323,7 @@ async fn a_refused_classic_describe_fails_all_classic_ones() {
                 world(call)
             }
         };
-        let both = Scope {
-            load_balancers: vec!["api".to_owned()],
-            ..named()
-        };
+        let both = Scope { load_balancers: vec!["api".to_owned()], ..named() };
         let (_fake, seen) = observe(&both, refusing).await;
         let failed = failure(&seen.classic_load_balancers);
         assert_eq!(failed, Some(ErrorClass::Unauthorized), "{action}");

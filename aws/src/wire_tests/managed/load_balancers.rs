@@ -46,14 +46,9 @@ pub(super) fn calls() -> [managed::Call<String>; 12] {
         load_balancer: balancer(),
         attributes: [("load_balancing.cross_zone.enabled", "true".to_owned())].into(),
     };
-    let set_subnets = load_balancer::Call::SetSubnets {
-        load_balancer: balancer(),
-        subnets: subnets(),
-    };
-    let set_groups = load_balancer::Call::SetSecurityGroups {
-        load_balancer: balancer(),
-        security_groups: vec!["sg-2".to_owned()],
-    };
+    let set_subnets = load_balancer::Call::SetSubnets { load_balancer: balancer(), subnets: subnets() };
+    let set_groups =
+        load_balancer::Call::SetSecurityGroups { load_balancer: balancer(), security_groups: vec!["sg-2".to_owned()] };
     let create_group = target_group::Call::CreateTargetGroup {
         vpc: "vpc-1".to_owned(),
         name: "apiserver-target-1".to_owned(),
@@ -61,27 +56,16 @@ pub(super) fn calls() -> [managed::Call<String>; 12] {
         health_check: health_check("HTTPS", Some("/readyz")),
         tags: tags(),
     };
-    let modify_group = target_group::Call::ModifyTargetGroup {
-        group: group(),
-        health_check: health_check("TCP", None),
-    };
+    let modify_group =
+        target_group::Call::ModifyTargetGroup { group: group(), health_check: health_check("TCP", None) };
     let modify_attributes = target_group::Call::ModifyTargetGroupAttributes {
         group: group(),
         attributes: [("preserve_client_ip.enabled", "false".to_owned())].into(),
     };
-    let create_listener = listener::Call::CreateListener {
-        load_balancer: balancer(),
-        group: group(),
-        port: 6443,
-        tags: tags(),
-    };
-    let modify_listener = listener::Call::ModifyListener {
-        listener: listener(),
-        group: group(),
-    };
-    let delete = load_balancer::Call::DeleteLoadBalancer {
-        load_balancer: balancer(),
-    };
+    let create_listener =
+        listener::Call::CreateListener { load_balancer: balancer(), group: group(), port: 6443, tags: tags() };
+    let modify_listener = listener::Call::ModifyListener { listener: listener(), group: group() };
+    let delete = load_balancer::Call::DeleteLoadBalancer { load_balancer: balancer() };
     [
         create.into(),
         modify.into(),
@@ -101,14 +85,8 @@ pub(super) fn calls() -> [managed::Call<String>; 12] {
 /// The answers to the calls.
 pub(super) fn serve(call: &Call) -> Answer {
     let result = match call.action.as_str() {
-        "CreateLoadBalancer" => list(
-            "LoadBalancers",
-            &["<LoadBalancerArn>arn:lb/1</LoadBalancerArn>".to_owned()],
-        ),
-        "CreateTargetGroup" => list(
-            "TargetGroups",
-            &["<TargetGroupArn>arn:tg/1</TargetGroupArn>".to_owned()],
-        ),
+        "CreateLoadBalancer" => list("LoadBalancers", &["<LoadBalancerArn>arn:lb/1</LoadBalancerArn>".to_owned()]),
+        "CreateTargetGroup" => list("TargetGroups", &["<TargetGroupArn>arn:tg/1</TargetGroupArn>".to_owned()]),
         _ => String::new(),
     };
     elb(&call.action, &result)
@@ -131,10 +109,8 @@ const TAG_VALUE: (&str, &str) = ("Tags.member.1.Value", "owned");
 const OF_BALANCER: (&str, &str) = ("LoadBalancerArn", "arn:lb/1");
 const OF_GROUP: (&str, &str) = ("TargetGroupArn", "arn:tg/1");
 const OF_LISTENER: (&str, &str) = ("ListenerArn", "arn:listener/1");
-const FORWARD: [(&str, &str); 2] = [
-    ("DefaultActions.member.1.TargetGroupArn", "arn:tg/1"),
-    ("DefaultActions.member.1.Type", "forward"),
-];
+const FORWARD: [(&str, &str); 2] =
+    [("DefaultActions.member.1.TargetGroupArn", "arn:tg/1"), ("DefaultActions.member.1.Type", "forward")];
 
 /// The fields of a health check, without its protocol and path.
 const CHECK: [(&str, &str); 5] = [
@@ -175,26 +151,13 @@ async fn every_field_of_a_load_balancing_call_is_sent_alone() {
         ("CreateLoadBalancer", [&create[..], &subnets].concat()),
         (
             "ModifyLoadBalancerAttributes",
-            [
-                &[OF_BALANCER][..],
-                &attribute("load_balancing.cross_zone.enabled", "true"),
-            ]
-            .concat(),
+            [&[OF_BALANCER][..], &attribute("load_balancing.cross_zone.enabled", "true")].concat(),
         ),
         ("SetSubnets", [&[OF_BALANCER][..], &subnets].concat()),
-        (
-            "SetSecurityGroups",
-            vec![OF_BALANCER, ("SecurityGroups.member.1", "sg-2")],
-        ),
+        ("SetSecurityGroups", vec![OF_BALANCER, ("SecurityGroups.member.1", "sg-2")]),
         ("CreateTargetGroup", [&create_group[..], &CHECK].concat()),
-        (
-            "ModifyTargetGroup",
-            [&[OF_GROUP, ("HealthCheckProtocol", "TCP")][..], &CHECK].concat(),
-        ),
-        (
-            "ModifyTargetGroupAttributes",
-            [&[OF_GROUP][..], &attribute("preserve_client_ip.enabled", "false")].concat(),
-        ),
+        ("ModifyTargetGroup", [&[OF_GROUP, ("HealthCheckProtocol", "TCP")][..], &CHECK].concat()),
+        ("ModifyTargetGroupAttributes", [&[OF_GROUP][..], &attribute("preserve_client_ip.enabled", "false")].concat()),
         ("CreateListener", [&create_listener[..], &FORWARD].concat()),
         ("ModifyListener", [&[OF_LISTENER][..], &FORWARD].concat()),
         ("DeleteListener", vec![OF_LISTENER]),
@@ -236,11 +199,7 @@ async fn a_load_balancer_with_addresses_maps_each_subnet_to_one() {
     };
     let sent = sent_of(&[create.into()]).await;
     for number in ["1", "2"] {
-        let field = |name: &str| {
-            sent[0]
-                .field(&format!("SubnetMappings.member.{number}.{name}"))
-                .to_owned()
-        };
+        let field = |name: &str| sent[0].field(&format!("SubnetMappings.member.{number}.{name}")).to_owned();
         assert_eq!(field("SubnetId"), format!("subnet-{number}"));
         assert_eq!(field("AllocationId"), format!("eipalloc-{number}"));
     }
@@ -329,11 +288,9 @@ pub(in crate::wire_tests) fn world(call: &Call) -> Answer {
             ];
             page("TargetGroups", &first, &second)
         }
-        "DescribeListeners" => page(
-            "Listeners",
-            &[listener_xml("arn:listener/owned", 6443)],
-            &[listener_xml("arn:listener/2", 22)],
-        ),
+        "DescribeListeners" => {
+            page("Listeners", &[listener_xml("arn:listener/owned", 6443)], &[listener_xml("arn:listener/2", 22)])
+        }
         "DescribeTags" => {
             let described = tagged(call).into_iter().map(|arn| {
                 let value = if arn.ends_with("owned") { "owned" } else { "shared" };
@@ -428,28 +385,18 @@ async fn an_observation_shows_load_balancers_in_the_vpc_or_with_a_name() {
             balancer("arn:lb/failed", "three", failed),
         ];
         assert_eq!(seen.load_balancers, Seen::Shown(expected));
-        let listeners = vec![
-            listener("arn:listener/owned", 6443, tags()),
-            listener("arn:listener/2", 22, shared()),
-        ];
+        let listeners = vec![listener("arn:listener/owned", 6443, tags()), listener("arn:listener/2", 22, shared())];
         assert_eq!(seen.listeners, Seen::Shown(listeners));
         let groups = seen.target_groups.shown().unwrap();
         assert_eq!(groups.len(), 23);
         for group in groups {
             let is_owned = group.arn == "arn:tg/owned";
-            let expected = if is_owned {
-                Seen::Shown(attributes.clone())
-            } else {
-                Seen::NotAsked
-            };
+            let expected = if is_owned { Seen::Shown(attributes.clone()) } else { Seen::NotAsked };
             assert_eq!(group.attributes, expected, "{}", group.arn);
             let is_elsewhere = group.arn == "arn:tg/taken-owned";
             assert_eq!(group.tags.is_empty(), group.name == "web" || is_elsewhere);
             let vpc = if is_elsewhere { "vpc-2" } else { "vpc-1" };
-            assert_eq!(
-                (group.vpc_id.as_str(), group.protocol.as_str(), group.port),
-                (vpc, "TCP", 6443)
-            );
+            assert_eq!((group.vpc_id.as_str(), group.protocol.as_str(), group.port), (vpc, "TCP", 6443));
             assert_eq!(group.health_check, health_check("HTTPS", Some("/readyz")));
         }
         assert_requests(&fake);
@@ -464,11 +411,7 @@ fn assert_requests(fake: &Fake) {
         assert!(calls.iter().all(|call| call.field("PageSize") == "400"), "{action}");
         let is_listing = calls.iter().all(|call| call.field("LoadBalancerArn").is_empty());
         assert_eq!(is_listing, action != "DescribeListeners");
-        assert!(
-            calls
-                .iter()
-                .all(|call| !call.form.keys().any(|name| name.contains("Name")))
-        );
+        assert!(calls.iter().all(|call| !call.form.keys().any(|name| name.contains("Name"))));
     }
     let tags = fake.calls_of("DescribeTags");
     let mut counts: Vec<(&str, usize)> = tags
@@ -479,21 +422,12 @@ fn assert_requests(fake: &Fake) {
         })
         .collect();
     counts.sort_unstable();
-    assert_eq!(
-        counts,
-        [("arn:lb", 4), ("arn:listener", 2), ("arn:tg", 1), ("arn:tg", 20)]
-    );
+    assert_eq!(counts, [("arn:lb", 4), ("arn:listener", 2), ("arn:tg", 1), ("arn:tg", 20)]);
     let of = |action: &str, field: &str| {
         let calls = fake.calls_of(action);
-        calls
-            .iter()
-            .map(|call| call.field(field).to_owned())
-            .collect::<Vec<_>>()
+        calls.iter().map(|call| call.field(field).to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(
-        of("DescribeLoadBalancerAttributes", "LoadBalancerArn"),
-        ["arn:lb/owned"]
-    );
+    assert_eq!(of("DescribeLoadBalancerAttributes", "LoadBalancerArn"), ["arn:lb/owned"]);
     assert_eq!(of("DescribeTargetGroupAttributes", "TargetGroupArn"), ["arn:tg/owned"]);
 }
 
@@ -532,18 +466,11 @@ async fn a_refused_describe_fails_what_depends_on_it_alone() {
     for (action, arn, expected) in cases {
         let refusing = move |call: &Call| {
             let is_refused = call.action == action && call.field("ResourceArns.member.1").starts_with(arn);
-            if is_refused {
-                sts_error(403, "AccessDenied", "no")
-            } else {
-                world(call)
-            }
+            if is_refused { sts_error(403, "AccessDenied", "no") } else { world(call) }
         };
         let (_fake, seen) = observe(&named(Some("vpc-1")), refusing).await;
         let balancer = seen.load_balancers.shown().and_then(|shown| shown.first());
-        let group = seen
-            .target_groups
-            .shown()
-            .and_then(|shown| shown.iter().find(|group| group.arn == "arn:tg/owned"));
+        let group = seen.target_groups.shown().and_then(|shown| shown.iter().find(|group| group.arn == "arn:tg/owned"));
         let failed = [
             failure(&seen.load_balancers),
             failure(&seen.target_groups),
@@ -553,11 +480,7 @@ async fn a_refused_describe_fails_what_depends_on_it_alone() {
         ];
         let expected = expected.map(|failed| failed.then_some(ErrorClass::Unauthorized));
         assert_eq!(failed, expected, "{action} {arn}");
-        assert_eq!(
-            seen.listeners == Seen::NotAsked,
-            expected[0].is_some(),
-            "{action} {arn}"
-        );
+        assert_eq!(seen.listeners == Seen::NotAsked, expected[0].is_some(), "{action} {arn}");
     }
 }
 

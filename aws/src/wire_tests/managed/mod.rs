@@ -43,22 +43,10 @@ pub(super) fn all_calls() -> Vec<ManagedCall<String>> {
         zone: "us-test-1a".to_owned(),
         tags: tags(),
     };
-    let create_vpc = vpc::Call::CreateVpc {
-        cidr_block: "10.0.0.0/16".to_owned(),
-        tags: tags(),
-    };
-    let add_range = vpc::Call::AssociateVpcCidrBlock {
-        vpc: vpc(),
-        cidr_block: "100.64.0.0/16".to_owned(),
-    };
-    let attach = internet_gateway::Call::AttachInternetGateway {
-        gateway: gateway(),
-        vpc: vpc(),
-    };
-    let detach = internet_gateway::Call::DetachInternetGateway {
-        gateway: gateway(),
-        vpc: vpc(),
-    };
+    let create_vpc = vpc::Call::CreateVpc { cidr_block: "10.0.0.0/16".to_owned(), tags: tags() };
+    let add_range = vpc::Call::AssociateVpcCidrBlock { vpc: vpc(), cidr_block: "100.64.0.0/16".to_owned() };
+    let attach = internet_gateway::Call::AttachInternetGateway { gateway: gateway(), vpc: vpc() };
+    let detach = internet_gateway::Call::DetachInternetGateway { gateway: gateway(), vpc: vpc() };
     let others: [ManagedCall<String>; 9] = [
         create_vpc.into(),
         add_range.into(),
@@ -121,12 +109,7 @@ async fn make(cloud: &dyn ManagedCloud, call: &ManagedCall<String>) -> Result<Ou
 }
 
 pub(super) fn scope(vpc: Option<&str>) -> Scope {
-    Scope {
-        cluster: "dev".to_owned(),
-        vpc: vpc.map(str::to_owned),
-        has_addresses: true,
-        ..Scope::default()
-    }
+    Scope { cluster: "dev".to_owned(), vpc: vpc.map(str::to_owned), has_addresses: true, ..Scope::default() }
 }
 
 /// Observes the EC2 resources of a cluster, whose calls get these answers.
@@ -146,9 +129,8 @@ pub(super) fn tag_set(key: &str, value: &str) -> String {
 pub(super) fn filters(fake: &Fake, action: &str) -> Vec<(String, String)> {
     let calls = fake.calls_of(action).into_iter();
     let field = |call: &Call, name: &str| call.field(name).to_owned();
-    let mut filters: Vec<_> = calls
-        .map(|call| (field(&call, "Filter.1.Name"), field(&call, "Filter.1.Value.1")))
-        .collect();
+    let mut filters: Vec<_> =
+        calls.map(|call| (field(&call, "Filter.1.Name"), field(&call, "Filter.1.Value.1"))).collect();
     filters.sort_unstable();
     filters
 }
@@ -195,29 +177,14 @@ async fn every_field_of_a_managed_call_is_sent() {
     assert_sent(
         &all_calls(),
         &[
-            (
-                "CreateVpc",
-                &[("CidrBlock", "10.0.0.0/16"), ("TagSpecification.1.ResourceType", "vpc")],
-            ),
-            (
-                "AssociateVpcCidrBlock",
-                &[("VpcId", "vpc-1"), ("CidrBlock", "100.64.0.0/16")],
-            ),
+            ("CreateVpc", &[("CidrBlock", "10.0.0.0/16"), ("TagSpecification.1.ResourceType", "vpc")]),
+            ("AssociateVpcCidrBlock", &[("VpcId", "vpc-1"), ("CidrBlock", "100.64.0.0/16")]),
             ("CreateSubnet", &[("VpcId", "vpc-1"), ("CidrBlock", "10.0.0.0/24")]),
             ("CreateSubnet", &[("AvailabilityZone", "us-test-1a")]),
             ("CreateSubnet", &[("TagSpecification.1.ResourceType", "subnet")]),
-            (
-                "CreateInternetGateway",
-                &[("TagSpecification.1.ResourceType", "internet-gateway")],
-            ),
-            (
-                "AttachInternetGateway",
-                &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
-            ),
-            (
-                "DetachInternetGateway",
-                &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")],
-            ),
+            ("CreateInternetGateway", &[("TagSpecification.1.ResourceType", "internet-gateway")]),
+            ("AttachInternetGateway", &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")]),
+            ("DetachInternetGateway", &[("InternetGatewayId", "igw-1"), ("VpcId", "vpc-1")]),
             ("DeleteInternetGateway", &[("InternetGatewayId", "igw-1")]),
             ("DeleteSubnet", &[("SubnetId", "subnet-1")]),
             ("DeleteVpc", &[("VpcId", "vpc-1")]),
@@ -257,19 +224,9 @@ async fn an_attribute_is_changed_by_a_call_of_its_own() {
 async fn the_answer_to_a_creation_is_the_id() {
     let fake = Fake::start(serve).await;
     let cloud = fake.pool().await.managed(&identity("A"), REGION);
-    let ids = [
-        "vpc-1",
-        "subnet-1",
-        "igw-1",
-        "eipalloc-1",
-        "nat-1",
-        "rtb-1",
-        "sg-1",
-        "arn:lb/1",
-        "arn:tg/1",
-        "dev-apiserver",
-    ]
-    .map(str::to_owned);
+    let ids =
+        ["vpc-1", "subnet-1", "igw-1", "eipalloc-1", "nat-1", "rtb-1", "sg-1", "arn:lb/1", "arn:tg/1", "dev-apiserver"]
+            .map(str::to_owned);
     let calls = all_calls().into_iter();
     let creations: Vec<_> = calls.filter(|call| call.effect() == Effect::Create).collect();
     assert_eq!(creations.len(), ids.len());
@@ -301,18 +258,9 @@ async fn a_call_that_would_double_is_not_repeated_by_itself() {
         let lost = make(cloud.as_ref(), &call).await.unwrap_err();
         assert_eq!(lost.class, ErrorClass::NoAnswer);
         let sent = fake.calls_of(call.action());
-        assert_eq!(
-            sent.len() == 1,
-            call.repeat() == Repeat::CreatesSecond,
-            "{}",
-            call.action()
-        );
+        assert_eq!(sent.len() == 1, call.repeat() == Repeat::CreatesSecond, "{}", call.action());
         if let Repeat::Token(token) = call.repeat() {
-            assert!(
-                sent.iter().all(|sent| sent.field("ClientToken") == token),
-                "{}",
-                call.action()
-            );
+            assert!(sent.iter().all(|sent| sent.field("ClientToken") == token), "{}", call.action());
         }
     }
 }

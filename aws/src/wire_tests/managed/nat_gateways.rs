@@ -15,10 +15,8 @@ pub(super) fn calls() -> [managed::Call<String>; 4] {
         client_token: "token-1".to_owned(),
         tags: tags(),
     };
-    let allocate = nat_gateway::Call::AllocateAddress {
-        public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()),
-        tags: tags(),
-    };
+    let allocate =
+        nat_gateway::Call::AllocateAddress { public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()), tags: tags() };
     let address = "eipalloc-1".to_owned();
     let gateway = "nat-1".to_owned();
     [
@@ -95,10 +93,8 @@ fn gateways(call: &Call) -> Answer {
                 <item><allocationId>eipalloc-1</allocationId><publicIp>203.0.113.1</publicIp></item><item><privateIp>10.0.0.9</privateIp></item>\
                 <item><allocationId>eipalloc-2</allocationId></item></natGatewayAddressSet>";
     let used = format!("{used}{}", tag_set(OWNED, "owned"));
-    let (code, message) = (
-        "<failureCode>Gateway.NotAttached</failureCode>",
-        "<failureMessage>no gateway</failureMessage>",
-    );
+    let (code, message) =
+        ("<failureCode>Gateway.NotAttached</failureCode>", "<failureMessage>no gateway</failureMessage>");
     let (items, next) = match (call.action.as_str(), call.field("NextToken")) {
         ("DescribeNatGateways", "") => {
             let items = gateway_xml("nat-1", "vpc-1", "available", &used)
@@ -181,32 +177,20 @@ fn address(id: &str) -> ElasticIp {
 
 #[tokio::test]
 async fn an_observation_shows_the_free_addresses_of_the_pool_of_the_cluster() {
-    let of_pool = Scope {
-        public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()),
-        ..scope(Some("vpc-1"))
-    };
+    let of_pool = Scope { public_ipv4_pool: Some("ipv4pool-ec2-1".to_owned()), ..scope(Some("vpc-1")) };
     let (fake, seen) = observe_as(&of_pool, super::super::elastic_ip::serve).await;
     assert_eq!(seen.free_addresses.shown(), Some(&3));
-    assert_eq!(
-        fake.calls_of("DescribePublicIpv4Pools").remove(0).field("PoolId.1"),
-        "ipv4pool-ec2-1"
-    );
+    assert_eq!(fake.calls_of("DescribePublicIpv4Pools").remove(0).field("PoolId.1"), "ipv4pool-ec2-1");
 }
 
 fn naming(ids: &[&str]) -> Scope {
-    Scope {
-        addresses: ids.iter().map(|id| (*id).to_owned()).collect(),
-        ..scope(None)
-    }
+    Scope { addresses: ids.iter().map(|id| (*id).to_owned()).collect(), ..scope(None) }
 }
 
 #[tokio::test]
 async fn owned_addresses_are_shown_without_a_vpc() {
     let (fake, seen) = observe_as(&naming(&["eipalloc-2"]), addresses).await;
-    let used = ElasticIp {
-        association_id: Some("eipassoc-1".to_owned()),
-        ..address("eipalloc-2")
-    };
+    let used = ElasticIp { association_id: Some("eipassoc-1".to_owned()), ..address("eipalloc-2") };
     assert_eq!(seen.addresses.shown(), Some(&vec![used, address("eipalloc-3")]));
     let by_tag = (format!("tag:{OWNED}"), "owned".to_owned());
     assert_eq!(filters(&fake, "DescribeAddresses"), [by_tag]);

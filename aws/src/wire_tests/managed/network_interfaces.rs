@@ -26,19 +26,12 @@ fn interfaces(call: &Call) -> Answer {
         }
         _ => return answer(&call.action, "", None),
     };
-    answer(
-        &call.action,
-        &format!("<networkInterfaceSet>{items}</networkInterfaceSet>"),
-        next,
-    )
+    answer(&call.action, &format!("<networkInterfaceSet>{items}</networkInterfaceSet>"), next)
 }
 
 #[tokio::test]
 async fn network_interfaces_of_a_vpc_are_shown_to_who_asks() {
-    let asks = Scope {
-        network_interfaces: true,
-        ..scope(Some("vpc-1"))
-    };
+    let asks = Scope { network_interfaces: true, ..scope(Some("vpc-1")) };
     let (fake, seen) = observe_as(&asks, interfaces).await;
     let balancer = NetworkInterface {
         id: "eni-1".to_owned(),

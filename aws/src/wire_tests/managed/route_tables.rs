@@ -19,27 +19,12 @@ pub(super) fn calls() -> [managed::Call<String>; 9] {
         client_token: "token-2".to_owned(),
         tags: tags(),
     };
-    let create = |target| route_table::Call::CreateRoute {
-        table: table(),
-        destination: destination(),
-        target,
-    };
-    let replace = |target| route_table::Call::ReplaceRoute {
-        table: table(),
-        destination: destination(),
-        target,
-    };
-    let associate = route_table::Call::AssociateRouteTable {
-        table: table(),
-        subnet: subnet(),
-    };
-    let replace_association = route_table::Call::ReplaceRouteTableAssociation {
-        association: association(),
-        table: table(),
-    };
-    let disassociate = route_table::Call::DisassociateRouteTable {
-        association: association(),
-    };
+    let create = |target| route_table::Call::CreateRoute { table: table(), destination: destination(), target };
+    let replace = |target| route_table::Call::ReplaceRoute { table: table(), destination: destination(), target };
+    let associate = route_table::Call::AssociateRouteTable { table: table(), subnet: subnet() };
+    let replace_association =
+        route_table::Call::ReplaceRouteTableAssociation { association: association(), table: table() };
+    let disassociate = route_table::Call::DisassociateRouteTable { association: association() };
     [
         create_table.into(),
         create(internet()).into(),
@@ -72,20 +57,10 @@ async fn every_field_of_a_call_about_a_route_table_is_sent() {
         &[
             (
                 "CreateRouteTable",
-                &[
-                    ("VpcId", "vpc-1"),
-                    ("ClientToken", "token-2"),
-                    ("TagSpecification.1.ResourceType", "route-table"),
-                ],
+                &[("VpcId", "vpc-1"), ("ClientToken", "token-2"), ("TagSpecification.1.ResourceType", "route-table")],
             ),
-            (
-                "AssociateRouteTable",
-                &[("RouteTableId", "rtb-1"), ("SubnetId", "subnet-1")],
-            ),
-            (
-                "ReplaceRouteTableAssociation",
-                &[("AssociationId", "rtbassoc-1"), ("RouteTableId", "rtb-1")],
-            ),
+            ("AssociateRouteTable", &[("RouteTableId", "rtb-1"), ("SubnetId", "subnet-1")]),
+            ("ReplaceRouteTableAssociation", &[("AssociationId", "rtbassoc-1"), ("RouteTableId", "rtb-1")]),
             ("DisassociateRouteTable", &[("AssociationId", "rtbassoc-1")]),
             ("DeleteRouteTable", &[("RouteTableId", "rtb-1")]),
         ],
@@ -100,18 +75,13 @@ async fn a_route_is_sent_with_its_target_alone() {
         let fields = |call: &Call| {
             let fields = call.form.iter();
             let fields = fields.filter(|(name, _)| !["Action", "Version"].contains(&name.as_str()));
-            fields
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect::<Vec<_>>()
+            fields.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         let sent: Vec<_> = sent.iter().filter(|call| call.action == action).map(fields).collect();
         let range = "DestinationCidrBlock=0.0.0.0/0";
         assert_eq!(
             sent,
-            [
-                [range, "GatewayId=igw-1", "RouteTableId=rtb-1"],
-                [range, "NatGatewayId=nat-1", "RouteTableId=rtb-1"],
-            ],
+            [[range, "GatewayId=igw-1", "RouteTableId=rtb-1"], [range, "NatGatewayId=nat-1", "RouteTableId=rtb-1"],],
             "{action}"
         );
     }
@@ -140,26 +110,14 @@ fn targets() -> [(&'static str, RouteTarget); 12] {
     let other = |id: &str| RouteTarget::Other(id.to_owned());
     [
         ("<gatewayId>local</gatewayId>", RouteTarget::Local),
-        (
-            "<gatewayId>igw-1</gatewayId><natGatewayId/>",
-            RouteTarget::InternetGateway("igw-1".to_owned()),
-        ),
-        (
-            "<natGatewayId>nat-1</natGatewayId>",
-            RouteTarget::NatGateway("nat-1".to_owned()),
-        ),
-        (
-            "<transitGatewayId>tgw-1</transitGatewayId>",
-            RouteTarget::TransitGateway("tgw-1".to_owned()),
-        ),
+        ("<gatewayId>igw-1</gatewayId><natGatewayId/>", RouteTarget::InternetGateway("igw-1".to_owned())),
+        ("<natGatewayId>nat-1</natGatewayId>", RouteTarget::NatGateway("nat-1".to_owned())),
+        ("<transitGatewayId>tgw-1</transitGatewayId>", RouteTarget::TransitGateway("tgw-1".to_owned())),
         (
             "<instanceId>i-1</instanceId><networkInterfaceId>eni-1</networkInterfaceId>",
             RouteTarget::Appliance("i-1".to_owned()),
         ),
-        (
-            "<networkInterfaceId>eni-2</networkInterfaceId>",
-            RouteTarget::Appliance("eni-2".to_owned()),
-        ),
+        ("<networkInterfaceId>eni-2</networkInterfaceId>", RouteTarget::Appliance("eni-2".to_owned())),
         ("<vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>", other("pcx-1")),
         ("<carrierGatewayId>cagw-1</carrierGatewayId>", other("cagw-1")),
         ("<localGatewayId>lgw-1</localGatewayId>", other("lgw-1")),
@@ -199,9 +157,8 @@ fn tables(call: &Call) -> Answer {
         }
         ("DescribeRouteTables", _) => {
             let targets = (0..).zip(targets());
-            let routes: Vec<String> = targets
-                .map(|(number, (target, _))| route_xml(&format!("10.{number}.0.0/16"), target))
-                .collect();
+            let routes: Vec<String> =
+                targets.map(|(number, (target, _))| route_xml(&format!("10.{number}.0.0/16"), target)).collect();
             let association = association_xml("rtbassoc-9", main, "associated");
             (table_xml("rtb-2", "vpc-1", &association, &routes.concat(), ""), None)
         }
@@ -213,15 +170,9 @@ fn tables(call: &Call) -> Answer {
 #[tokio::test]
 async fn route_tables_of_a_vpc_show_subnets_and_routes() {
     let (fake, seen) = observe_as(&scope(Some("vpc-1")), tables).await;
-    let association = |number: u8| RouteTableAssociation {
-        id: format!("rtbassoc-{number}"),
-        subnet_id: format!("subnet-{number}"),
-    };
-    let route = |destination: &str, target| Route {
-        destination: destination.to_owned(),
-        target,
-        is_blackhole: false,
-    };
+    let association =
+        |number: u8| RouteTableAssociation { id: format!("rtbassoc-{number}"), subnet_id: format!("subnet-{number}") };
+    let route = |destination: &str, target| Route { destination: destination.to_owned(), target, is_blackhole: false };
     let own = RouteTable {
         id: "rtb-1".to_owned(),
         vpc_id: "vpc-1".to_owned(),
@@ -240,9 +191,7 @@ async fn route_tables_of_a_vpc_show_subnets_and_routes() {
         vpc_id: "vpc-1".to_owned(),
         is_main: true,
         associations: Vec::new(),
-        routes: routes
-            .map(|(number, (_, target))| route(&format!("10.{number}.0.0/16"), target))
-            .collect(),
+        routes: routes.map(|(number, (_, target))| route(&format!("10.{number}.0.0/16"), target)).collect(),
         tags: Tags::new(),
     };
     assert_eq!(seen.route_tables.shown(), Some(&vec![own, main]));

@@ -9,11 +9,7 @@ use super::super::fake::{Answer, Call, answer};
 use super::{OWNED, assert_pages_of_vpc, assert_sent, observe_as, scope, sent_of, tag_set, tags};
 
 fn rule(traffic: &Traffic, source: Source<String>, description: &str) -> Rule<String> {
-    Rule {
-        traffic: traffic.clone(),
-        source,
-        description: description.to_owned(),
-    }
+    Rule { traffic: traffic.clone(), source, description: description.to_owned() }
 }
 
 fn cidr(range: &str) -> Source<String> {
@@ -60,18 +56,9 @@ pub(super) fn calls() -> [managed::Call<String>; 5] {
         description: "Kubernetes cluster dev: node".to_owned(),
         tags: tags(),
     };
-    let authorize = security_group::Call::AuthorizeSecurityGroupIngress {
-        group: group(),
-        rules: all_rules(),
-    };
-    let revoke = security_group::Call::RevokeSecurityGroupIngress {
-        group: group(),
-        rules: all_rules(),
-    };
-    let revoke_egress = security_group::Call::RevokeSecurityGroupEgress {
-        group: group(),
-        rules: all_rules(),
-    };
+    let authorize = security_group::Call::AuthorizeSecurityGroupIngress { group: group(), rules: all_rules() };
+    let revoke = security_group::Call::RevokeSecurityGroupIngress { group: group(), rules: all_rules() };
+    let revoke_egress = security_group::Call::RevokeSecurityGroupEgress { group: group(), rules: all_rules() };
     [
         create.into(),
         authorize.into(),
@@ -216,11 +203,7 @@ fn groups(call: &Call) -> Answer {
         }
         _ => return answer(&call.action, "", None),
     };
-    answer(
-        &call.action,
-        &format!("<securityGroupInfo>{items}</securityGroupInfo>"),
-        next,
-    )
+    answer(&call.action, &format!("<securityGroupInfo>{items}</securityGroupInfo>"), next)
 }
 
 #[tokio::test]

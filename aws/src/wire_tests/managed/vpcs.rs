@@ -104,10 +104,7 @@ fn expected() -> Observed {
             tags: tags(),
             ..Vpc::default()
         }]),
-        dns: Seen::Shown(VpcDns {
-            support: true,
-            hostnames: false,
-        }),
+        dns: Seen::Shown(VpcDns { support: true, hostnames: false }),
         subnets: Seen::Shown(vec![subnet, pending]),
         internet_gateways: Seen::Shown(vec![
             gateway("igw-1", None, tags()),
@@ -130,10 +127,7 @@ async fn an_observation_at_a_known_vpc_shows_what_is_in_it_alone() {
     let by_tag = || (format!("tag:{OWNED}"), "owned".to_owned());
     assert_eq!(filters(&fake, "DescribeVpcs"), [by_vpc("vpc-id")]);
     assert_eq!(filters(&fake, "DescribeSubnets"), [by_vpc("vpc-id")]);
-    assert_eq!(
-        filters(&fake, "DescribeInternetGateways"),
-        [by_vpc("attachment.vpc-id"), by_tag()]
-    );
+    assert_eq!(filters(&fake, "DescribeInternetGateways"), [by_vpc("attachment.vpc-id"), by_tag()]);
     let attributes = fake.calls_of("DescribeVpcAttribute");
     assert!(attributes.len() == 2 && attributes.iter().all(|call| call.field("VpcId") == "vpc-1"));
     for action in ["DescribeVpcs", "DescribeSubnets", "DescribeInternetGateways"] {
@@ -146,10 +140,7 @@ async fn an_observation_at_a_known_vpc_shows_what_is_in_it_alone() {
 async fn a_vpc_is_found_by_its_tag_and_then_observed() {
     let (fake, seen) = observe(None, network).await;
     assert_eq!(seen, expected());
-    assert_eq!(
-        filters(&fake, "DescribeVpcs"),
-        [(format!("tag:{OWNED}"), "owned".to_owned())]
-    );
+    assert_eq!(filters(&fake, "DescribeVpcs"), [(format!("tag:{OWNED}"), "owned".to_owned())]);
     assert_eq!(fake.calls()[0].action, "DescribeVpcs");
     assert_eq!(fake.calls().len(), 10);
 }
@@ -195,10 +186,7 @@ async fn a_vpc_that_is_gone_has_no_attributes() {
         _ => network(call),
     };
     let (_fake, seen) = observe(Some("vpc-1"), unseen).await;
-    assert_eq!(
-        seen.dns.answer().err().flatten().map(|error| error.class),
-        Some(ErrorClass::NotFound)
-    );
+    assert_eq!(seen.dns.answer().err().flatten().map(|error| error.class), Some(ErrorClass::NotFound));
 }
 
 #[tokio::test]
@@ -210,9 +198,6 @@ async fn a_refused_describe_leaves_the_others() {
     let (_fake, seen) = observe(Some("vpc-1"), refusing).await;
     let refused = seen.internet_gateways.answer().err().flatten().map(|error| error.class);
     assert_eq!(refused, Some(ErrorClass::Unauthorized));
-    let others = Observed {
-        internet_gateways: seen.internet_gateways.clone(),
-        ..expected()
-    };
+    let others = Observed { internet_gateways: seen.internet_gateways.clone(), ..expected() };
     assert_eq!(seen, others);
 }

@@ -4,10 +4,7 @@ use super::*;
 
 /// A running instance of a machine in a namespace, of a cluster.
 fn of(id: &str, namespace: &str, cluster: &str) -> Instance {
-    Instance {
-        tags: tags(namespace, id, cluster),
-        ..running(id)
-    }
+    Instance { tags: tags(namespace, id, cluster), ..running(id) }
 }
 
 impl Rig {
@@ -98,20 +95,14 @@ fn another_cluster_of_a_machine_restarts_its_absence_proof() {
 
 #[test]
 fn instances_of_a_cluster_that_leaves_are_no_loss() {
-    let fleet: Vec<_> = (0..20)
-        .map(|index| of(&format!("i-{index:02}"), "default", "prod"))
-        .collect();
+    let fleet: Vec<_> = (0..20).map(|index| of(&format!("i-{index:02}"), "default", "prod")).collect();
     let mut rig = rig();
     rig.watch("i-1");
     rig.watch_of("prod", "i-00");
     let (listing, _) = rig.listing();
     let shown: Vec<_> = fleet.iter().cloned().chain([running("i-1")]).collect();
     rig.end(listing, &shown);
-    assert_eq!(
-        rig.informer.instances(),
-        21,
-        "machines may join later that watch the others"
-    );
+    assert_eq!(rig.informer.instances(), 21, "machines may join later that watch the others");
     rig.informer.forget(&machine("i-00"));
     rig.pass(60);
     let (listing, clusters) = rig.listing();
@@ -123,17 +114,11 @@ fn instances_of_a_cluster_that_leaves_are_no_loss() {
 
 #[test]
 fn a_loss_in_one_cluster_is_doubted_while_another_joins() {
-    let mut rig = Rig::listed(
-        &(0..20)
-            .map(|index| running(&format!("i-{index:02}")))
-            .collect::<Vec<_>>(),
-    );
+    let mut rig = Rig::listed(&(0..20).map(|index| running(&format!("i-{index:02}"))).collect::<Vec<_>>());
     rig.watch_of("prod", "i-new");
     rig.pass(5);
     let (listing, _) = rig.listing();
-    let reports = rig
-        .informer
-        .read_ended(listing, Ok(vec![of("i-new", "default", "prod")]), rig.now);
+    let reports = rig.informer.read_ended(listing, Ok(vec![of("i-new", "default", "prod")]), rig.now);
     let loss = Loss { known: 21, lost: 20 };
     assert_eq!(reports, [InformerReport::ListingIncomplete(loss)]);
 }
@@ -146,19 +131,12 @@ fn instances_of_clusters_that_others_follow_are_not_kept() {
     }
     let (listing, clusters) = rig.listing();
     assert_eq!(clusters, ["all"]);
-    let watched: Vec<_> = (0..=VALUES_PER_FILTER)
-        .map(|index| of(&format!("i-{index}"), "default", &format!("c{index}")))
-        .collect();
+    let watched: Vec<_> =
+        (0..=VALUES_PER_FILTER).map(|index| of(&format!("i-{index}"), "default", &format!("c{index}"))).collect();
     let others = (0..5_000).map(|index| of(&format!("i-other-{index}"), "default", "elsewhere"));
     let namesakes = (0..100).map(|index| of(&format!("i-namesake-{index}"), "neighbour", "c1"));
     let unwatched = [of("i-unwatched", "default", "c1")];
-    let shown: Vec<_> = watched
-        .iter()
-        .cloned()
-        .chain(others)
-        .chain(namesakes)
-        .chain(unwatched)
-        .collect();
+    let shown: Vec<_> = watched.iter().cloned().chain(others).chain(namesakes).chain(unwatched).collect();
     rig.end(listing, &shown);
     assert_eq!(rig.informer.instances(), VALUES_PER_FILTER + 2);
     let unwatched = rig.informer.snapshot().unwatched;
@@ -194,9 +172,5 @@ fn an_informer_without_machines_stores_nothing() {
         let found = running(&format!("i-found-{index}"));
         rig.informer.lookup_ended(began, &[found]);
     }
-    assert_eq!(
-        rig.informer.entries(),
-        1,
-        "a machine may soon watch an instance of the last lookup"
-    );
+    assert_eq!(rig.informer.entries(), 1, "a machine may soon watch an instance of the last lookup");
 }

@@ -25,11 +25,7 @@ fn replaced_credentials_prove_an_absence_anew() {
     assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running));
     rig.informer.credentials_replaced(1);
     rig.shown(&[]);
-    assert_eq!(
-        rig.watch("i-1"),
-        Observation::Absent,
-        "the credentials are the same as before"
-    );
+    assert_eq!(rig.watch("i-1"), Observation::Absent, "the credentials are the same as before");
 }
 
 #[test]
@@ -67,11 +63,7 @@ fn instances_of_one_account_are_unknown_in_another() {
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
     rig.informer.belongs_to("111111111111");
-    assert_eq!(
-        state(&rig.watch("i-1")),
-        Some(InstanceState::Running),
-        "the same account"
-    );
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running), "the same account");
     rig.pass(60);
     let of_the_first = rig.call();
     rig.woken();

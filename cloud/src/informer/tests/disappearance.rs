@@ -17,20 +17,14 @@ impl Rig {
             lookups += 1;
             assert!(lookups < 20, "lookups without end");
             let wanted = ids(&poll);
-            let shown: Vec<_> = looked_up
-                .iter()
-                .filter(|instance| wanted.contains(&instance.id))
-                .cloned()
-                .collect();
+            let shown: Vec<_> = looked_up.iter().filter(|instance| wanted.contains(&instance.id)).cloned().collect();
             self.end(poll, &shown);
         }
         reports
     }
 
     fn absent(&mut self, fleet: &[Instance]) -> usize {
-        let told = fleet
-            .iter()
-            .filter(|instance| self.watch(&instance.id) == Observation::Absent);
+        let told = fleet.iter().filter(|instance| self.watch(&instance.id) == Observation::Absent);
         told.count()
     }
 }
@@ -46,24 +40,15 @@ fn a_mass_loss_counts_only_after_two_more_listings_agree() {
     assert_eq!((rig.absent(&fleet), rig.woken().len()), (0, 0), "no machine is woken");
     assert_eq!(rig.minute(&[], &[]), [InformerReport::ListingComplete]);
     assert_eq!((rig.absent(&fleet), rig.woken().len()), (20, 20));
-    assert_eq!(
-        rig.minute(&[], &[]),
-        [],
-        "instances that are gone are not missing again"
-    );
+    assert_eq!(rig.minute(&[], &[]), [], "instances that are gone are not missing again");
 }
 
 #[test]
 fn more_than_a_fifth_and_more_than_five_are_too_much() {
     // The known instances, the missing ones, and whether their absence counts at once.
-    for (known, lost, believed) in [
-        (5, 5, true),
-        (6, 6, false),
-        (30, 6, true),
-        (29, 6, false),
-        (100, 20, true),
-        (100, 21, false),
-    ] {
+    for (known, lost, believed) in
+        [(5, 5, true), (6, 6, false), (30, 6, true), (29, 6, false), (100, 20, true), (100, 21, false)]
+    {
         let fleet = fleet(known);
         let mut rig = Rig::listed(&fleet);
         let reports = rig.minute(&fleet[lost..], &fleet[lost..]);
@@ -111,10 +96,7 @@ fn instances_of_machines_that_were_never_seen_count_as_lost() {
 fn ended_instances_disappear_without_a_report() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
-    let ended: Vec<_> = fleet
-        .iter()
-        .map(|instance| super::instance(&instance.id, InstanceState::Terminated))
-        .collect();
+    let ended: Vec<_> = fleet.iter().map(|instance| super::instance(&instance.id, InstanceState::Terminated)).collect();
     assert_eq!(rig.minute(&ended, &ended), []);
     assert_eq!(rig.minute(&[], &[]), []);
 }
@@ -124,10 +106,7 @@ fn instances_that_only_lookups_show_are_no_loss() {
     let fleet = fleet(20);
     let mut rig = Rig::listed(&fleet);
     // A user removed the tag that listings filter by.
-    assert_eq!(
-        rig.minute(&[], &fleet),
-        [InformerReport::ListingIncomplete(Loss { known: 20, lost: 20 })]
-    );
+    assert_eq!(rig.minute(&[], &fleet), [InformerReport::ListingIncomplete(Loss { known: 20, lost: 20 })]);
     assert_eq!(rig.minute(&[], &fleet), [InformerReport::ListingComplete]);
     assert_eq!(rig.minute(&[], &fleet), []);
     assert_eq!(rig.minute(&[], &fleet[1..]), []);
@@ -190,10 +169,7 @@ fn a_doubted_listing_proves_the_end_of_what_shuts_down() {
     let ending = instance("i-ending", InstanceState::ShuttingDown);
     let mut rig = Rig::listed(&[fleet.as_slice(), std::slice::from_ref(&ending)].concat());
     let reports = rig.minute(&[], &[]);
-    assert!(
-        matches!(reports[..], [InformerReport::ListingIncomplete(_)]),
-        "{reports:?}"
-    );
+    assert!(matches!(reports[..], [InformerReport::ListingIncomplete(_)]), "{reports:?}");
     assert_eq!(rig.watch("i-ending"), Observation::Absent);
     assert_eq!(rig.absent(&fleet), 0);
 }

@@ -20,17 +20,11 @@ struct Rig {
 }
 
 fn rig() -> Rig {
-    Rig {
-        informer: InstanceInformer::new(Timing::default()),
-        now: Duration::ZERO,
-    }
+    Rig { informer: InstanceInformer::new(Timing::default()), now: Duration::ZERO }
 }
 
 fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+    MachineKey { namespace: "default".into(), name: name.into() }
 }
 
 /// An instance of the cluster `dev`. The instance and its machine have the same name.
@@ -56,10 +50,7 @@ fn instance(id: &str, state: InstanceState) -> Instance {
 /// The tags of a machine's instance.
 fn tags(namespace: &str, machine: &str, cluster: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (
-            meta::MACHINE_NAME_TAG.to_owned(),
-            meta::machine_name_tag_value(namespace, machine),
-        ),
+        (meta::MACHINE_NAME_TAG.to_owned(), meta::machine_name_tag_value(namespace, machine)),
         (meta::cluster_tag(cluster), meta::OWNED_TAG_VALUE.to_owned()),
     ])
 }
@@ -106,11 +97,7 @@ impl Rig {
     }
 
     fn woken(&mut self) -> Vec<String> {
-        self.informer
-            .take_woken()
-            .into_iter()
-            .map(|machine| machine.name)
-            .collect()
+        self.informer.take_woken().into_iter().map(|machine| machine.name).collect()
     }
 
     /// An informer that watches these instances and has listed them once, at time zero.
@@ -182,14 +169,7 @@ fn exactly_the_machines_whose_instance_changed_are_woken() {
     assert_eq!(rig.woken(), ["i-1", "i-2"]);
     rig.pass(60);
     let calls = rig.due();
-    rig.end(
-        calls[0].clone(),
-        &[
-            running("i-1"),
-            instance("i-2", InstanceState::Stopped),
-            running("i-unwatched"),
-        ],
-    );
+    rig.end(calls[0].clone(), &[running("i-1"), instance("i-2", InstanceState::Stopped), running("i-unwatched")]);
     assert_eq!(rig.woken(), ["i-2"]);
     assert_eq!(rig.informer.instances(), 3);
     assert_eq!(state(&rig.watch("i-2")), Some(InstanceState::Stopped));
@@ -214,11 +194,7 @@ fn absence_takes_a_listing_and_a_lookup_begun_after_the_watch() {
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[running("i-1")]);
-    assert_eq!(
-        rig.watch("i-2"),
-        Observation::Unknown,
-        "the listing alone proves nothing"
-    );
+    assert_eq!(rig.watch("i-2"), Observation::Unknown, "the listing alone proves nothing");
     let poll = rig.call();
     assert_eq!(ids(&poll), ["i-2"]);
     rig.end(poll, &[]);
@@ -322,8 +298,7 @@ fn only_watched_instances_in_transition_are_polled() {
         instance("i-3", InstanceState::Terminated),
         instance("i-4", InstanceState::Stopping),
     ]);
-    rig.informer
-        .launched(&instance("i-unwatched", InstanceState::Pending), rig.now);
+    rig.informer.launched(&instance("i-unwatched", InstanceState::Pending), rig.now);
     assert_eq!(rig.due(), []);
     assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(5)));
     rig.pass(5);
@@ -343,9 +318,7 @@ fn only_watched_instances_in_transition_are_polled() {
 
 #[test]
 fn more_ids_than_a_filter_takes_are_split() {
-    let pending: Vec<_> = (0..450)
-        .map(|index| instance(&format!("i-{index:03}"), InstanceState::Pending))
-        .collect();
+    let pending: Vec<_> = (0..450).map(|index| instance(&format!("i-{index:03}"), InstanceState::Pending)).collect();
     let mut rig = Rig::listed(&pending);
     assert_eq!(rig.due(), []);
     rig.pass(5);
@@ -376,11 +349,7 @@ fn calls_that_fail_conclude_nothing() {
     rig.pass(60);
     let listing = rig.call();
     rig.end(listing, &[]);
-    assert_eq!(
-        ids(&rig.call()),
-        ["i-1"],
-        "the lookup is repeated after the next listing"
-    );
+    assert_eq!(ids(&rig.call()), ["i-1"], "the lookup is repeated after the next listing");
 }
 
 #[test]
@@ -450,10 +419,7 @@ fn unwatched_instances_are_dropped_when_a_listing_misses_them() {
 fn a_machine_watches_one_instance_at_a_time() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2")]);
     let mover = machine("i-1");
-    assert_eq!(
-        state(&rig.informer.watch(&mover, "dev", "i-2")),
-        Some(InstanceState::Running)
-    );
+    assert_eq!(state(&rig.informer.watch(&mover, "dev", "i-2")), Some(InstanceState::Running));
     rig.informer.changed_state("i-1", InstanceState::Stopped);
     assert_eq!(rig.woken(), [""; 0]);
     rig.informer.changed_state("i-2", InstanceState::Stopped);

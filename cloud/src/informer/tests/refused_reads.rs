@@ -28,11 +28,7 @@ fn refused_listings_back_off_to_one_in_five_minutes() {
     rig.pass(20);
     let listing = rig.call();
     rig.end(listing, &[running("i-1"), running("i-2")]);
-    assert_eq!(
-        rig.informer.next_due(),
-        Some(Duration::from_secs(1_380)),
-        "an answer does"
-    );
+    assert_eq!(rig.informer.next_due(), Some(Duration::from_secs(1_380)), "an answer does");
 }
 
 #[test]

@@ -73,10 +73,7 @@ fn every_stored_entry_is_counted() {
 /// The API target of a control plane machine.
 fn target() -> TargetRequest {
     TargetRequest {
-        target: ControlPlaneTarget {
-            classic_load_balancer_name: Some("api".into()),
-            ..ControlPlaneTarget::default()
-        },
+        target: ControlPlaneTarget { classic_load_balancer_name: Some("api".into()), ..ControlPlaneTarget::default() },
         user: TargetUser {
             cluster: "default/dev".into(),
             cluster_tag: "dev".into(),
@@ -91,12 +88,7 @@ fn target() -> TargetRequest {
 fn targets_are_asked_for_and_forgotten() {
     let mut rig = Rig::listed(&[running("i-1")]);
     let before = rig.informer.entries();
-    assert_eq!(
-        rig.informer
-            .ask_for_targets(&machine("i-1"), &[target()], rig.now)
-            .len(),
-        1
-    );
+    assert_eq!(rig.informer.ask_for_targets(&machine("i-1"), &[target()], rig.now).len(), 1);
     assert!(rig.informer.entries() > before);
     rig.informer.forget_targets(&machine("i-1"));
     assert_eq!(rig.informer.entries(), before);

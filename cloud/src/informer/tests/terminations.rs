@@ -7,10 +7,7 @@ use crate::limits::{Flow, Limiter, Share};
 const WINDOW: Duration = Duration::from_secs(1);
 
 fn in_zone(id: &str, zone: &str) -> Instance {
-    Instance {
-        availability_zone: zone.into(),
-        ..running(id)
-    }
+    Instance { availability_zone: zone.into(), ..running(id) }
 }
 
 fn refused(code: &str) -> CloudError {
@@ -59,10 +56,7 @@ fn simultaneous_terminations_are_one_call() {
     assert_eq!(rig.batches(), [], "the batch is still open");
     assert_eq!(rig.informer.next_due(), Some(began + WINDOW));
     assert_eq!(rig.flush(ACCEPT), [["i-1", "i-2", "i-3"]]);
-    assert_eq!(
-        rig.states(&["i-1", "i-2", "i-3"]),
-        [Some(InstanceState::ShuttingDown); 3]
-    );
+    assert_eq!(rig.states(&["i-1", "i-2", "i-3"]), [Some(InstanceState::ShuttingDown); 3]);
     assert_eq!(rig.woken(), ["i-1", "i-2", "i-3"]);
     assert_eq!(rig.flush(ACCEPT).len(), 0);
 }
@@ -97,20 +91,10 @@ fn a_refused_batch_is_split_by_zone_first() {
     for (id, _) in shown {
         rig.terminate(id).unwrap();
     }
-    let calls = rig.flush(|ids| {
-        if ids.iter().any(|id| id == "i-bad") {
-            Err(refused("OperationNotPermitted"))
-        } else {
-            Ok(())
-        }
-    });
-    let expected = [
-        vec!["i-1", "i-2", "i-bad", "i-3"],
-        vec!["i-1", "i-bad"],
-        vec!["i-2", "i-3"],
-        vec!["i-1"],
-        vec!["i-bad"],
-    ];
+    let calls = rig
+        .flush(|ids| if ids.iter().any(|id| id == "i-bad") { Err(refused("OperationNotPermitted")) } else { Ok(()) });
+    let expected =
+        [vec!["i-1", "i-2", "i-bad", "i-3"], vec!["i-1", "i-bad"], vec!["i-2", "i-3"], vec!["i-1"], vec!["i-bad"]];
     assert_eq!(calls, expected);
 }
 
@@ -137,48 +121,27 @@ fn a_submitted_instance_waits_for_the_answer_of_aws() {
     rig.now += WINDOW;
     assert_eq!(rig.batches(), []);
     rig.informer.termination_ended(under_way, Ok(vec![]));
-    assert_eq!(
-        state(&rig.watch("i-1")),
-        Some(InstanceState::Running),
-        "the answer did not show it"
-    );
+    assert_eq!(state(&rig.watch("i-1")), Some(InstanceState::Running), "the answer did not show it");
     rig.terminate("i-1").unwrap();
     assert_eq!(rig.flush(ACCEPT), [["i-1"]], "a living instance is submitted again");
 }
 
 #[test]
 fn one_bad_instance_never_delays_the_others() {
-    for code in [
-        "InvalidInstanceID.NotFound",
-        "OperationNotPermitted",
-        "UnauthorizedOperation",
-    ] {
+    for code in ["InvalidInstanceID.NotFound", "OperationNotPermitted", "UnauthorizedOperation"] {
         let ids: Vec<String> = (0..16).map(|index| format!("i-{index:02}")).collect();
         let mut rig = Rig::listed(&ids.iter().map(|id| running(id)).collect::<Vec<_>>());
         for id in &ids {
             rig.terminate(id).unwrap();
         }
         let bad = |id: &String| id == "i-05" || id == "i-06";
-        let calls = rig.flush(|ids| {
-            if ids.iter().any(bad) {
-                Err(refused(code))
-            } else {
-                Ok(())
-            }
-        });
+        let calls = rig.flush(|ids| if ids.iter().any(bad) { Err(refused(code)) } else { Ok(()) });
         for id in &ids {
-            let expected = if bad(id) {
-                InstanceState::Running
-            } else {
-                InstanceState::ShuttingDown
-            };
+            let expected = if bad(id) { InstanceState::Running } else { InstanceState::ShuttingDown };
             assert_eq!(state(&rig.watch(id)), Some(expected), "{code}: {id}");
         }
         for id in ["i-05", "i-06"] {
-            assert!(
-                calls.contains(&vec![id.to_owned()]),
-                "{code}: {id} alone is refused: {calls:?}"
-            );
+            assert!(calls.contains(&vec![id.to_owned()]), "{code}: {id} alone is refused: {calls:?}");
         }
         assert!(calls.len() <= 13, "{code}: {calls:?}");
         assert_eq!(rig.woken().len(), 16, "{code}: every machine is woken");
@@ -192,11 +155,7 @@ fn an_instance_refused_alone_never_shares_a_call_again() {
     let mut rig = Rig::listed(&ids.map(running));
     let refuse = |ids: &[String]| {
         let is_bad = ids.iter().any(|id| id == "i-bad");
-        if is_bad {
-            Err(refused("OperationNotPermitted"))
-        } else {
-            Ok(())
-        }
+        if is_bad { Err(refused("OperationNotPermitted")) } else { Ok(()) }
     };
     for id in ["i-1", "i-bad"] {
         rig.terminate(id).unwrap();
@@ -212,31 +171,15 @@ fn an_instance_refused_alone_never_shares_a_call_again() {
 #[test]
 fn instances_of_different_clusters_share_no_call() {
     let mut rig = Rig::listed(&[running("i-1"), running("i-2"), running("i-3")]);
-    let of_team = |namespace: &str| MachineKey {
-        namespace: namespace.into(),
-        name: "m".into(),
-    };
-    let clusters = [
-        ("team-a", "dev", "i-1"),
-        ("team-a", "prod", "i-2"),
-        ("team-b", "dev", "i-3"),
-    ];
+    let of_team = |namespace: &str| MachineKey { namespace: namespace.into(), name: "m".into() };
+    let clusters = [("team-a", "dev", "i-1"), ("team-a", "prod", "i-2"), ("team-b", "dev", "i-3")];
     for (namespace, cluster, id) in clusters {
-        rig.informer
-            .terminate(&of_team(namespace), cluster, id, rig.now)
-            .unwrap();
+        rig.informer.terminate(&of_team(namespace), cluster, id, rig.now).unwrap();
     }
     rig.now += WINDOW;
-    let flows: Vec<_> = rig
-        .batches()
-        .iter()
-        .map(|batch| (batch.rate_request().flow, batch.ids().to_vec()))
-        .collect();
+    let flows: Vec<_> = rig.batches().iter().map(|batch| (batch.rate_request().flow, batch.ids().to_vec())).collect();
     let expected = clusters.map(|(namespace, name, id)| {
-        let cluster = ClusterKey {
-            namespace: namespace.into(),
-            name: name.into(),
-        };
+        let cluster = ClusterKey { namespace: namespace.into(), name: name.into() };
         (Flow::Cluster(cluster), vec![id.to_owned()])
     });
     assert_eq!(flows, expected);
@@ -247,10 +190,7 @@ fn instances_of_different_clusters_share_no_call() {
 #[test]
 fn refused_terminations_of_a_tenant_delay_no_neighbour() {
     let (mut rig, mut limiter) = (rig(), Limiter::new(Share::default(), Share::WHOLE));
-    let of_team = |namespace: &str, name: &str| MachineKey {
-        namespace: namespace.into(),
-        name: name.into(),
-    };
+    let of_team = |namespace: &str, name: &str| MachineKey { namespace: namespace.into(), name: name.into() };
     let bad: Vec<String> = (0..1_000).map(|number| format!("i-bad-{number}")).collect();
     let submitted = [10, 610].map(|second| (Duration::from_secs(second), format!("i-good-{second}")));
     let mut waiting: Vec<(Duration, TerminationBatch)> = Vec::new();
@@ -264,15 +204,11 @@ fn refused_terminations_of_a_tenant_delay_no_neighbour() {
             }
         }
         for (_, id) in submitted.iter().filter(|(at, _)| *at == rig.now) {
-            rig.informer
-                .terminate(&of_team("team-b", id), "dev", id, rig.now)
-                .unwrap();
+            rig.informer.terminate(&of_team("team-b", id), "dev", id, rig.now).unwrap();
         }
         let new = rig.batches();
         waiting.extend(new.into_iter().map(|batch| (rig.now, batch)));
-        let (due, later) = std::mem::take(&mut waiting)
-            .into_iter()
-            .partition(|(at, _)| *at <= rig.now);
+        let (due, later) = std::mem::take(&mut waiting).into_iter().partition(|(at, _)| *at <= rig.now);
         waiting = later;
         for (_, batch) in Vec::from_iter::<Vec<_>>(due) {
             if let Err(wait) = limiter.acquire(&batch.rate_request(), rig.now) {
@@ -281,11 +217,7 @@ fn refused_terminations_of_a_tenant_delay_no_neighbour() {
             }
             calls.push((rig.now, batch.ids().to_vec()));
             let is_bad = batch.ids().iter().any(|id| id.starts_with("i-bad"));
-            let answer = if is_bad {
-                Err(refused("OperationNotPermitted"))
-            } else {
-                Ok(vec![])
-            };
+            let answer = if is_bad { Err(refused("OperationNotPermitted")) } else { Ok(vec![]) };
             rig.informer.termination_ended(batch, answer);
         }
     }
@@ -327,11 +259,7 @@ fn every_machine_of_an_unanswered_batch_tries_again() {
         for id in ["i-1", "i-2"] {
             let _ = rig.terminate(id);
         }
-        assert_eq!(
-            rig.flush(|_| Err(error.clone())).len(),
-            1,
-            "an error of the whole call splits no batch"
-        );
+        assert_eq!(rig.flush(|_| Err(error.clone())).len(), 1, "an error of the whole call splits no batch");
         assert_eq!(rig.woken(), ["i-1", "i-2"]);
         for id in ["i-1", "i-2"] {
             assert_eq!(rig.terminate(id), Err(error.clone()));
@@ -347,8 +275,7 @@ fn a_throttled_batch_is_repeated_unchanged() {
     }
     rig.now += WINDOW;
     let batch = rig.batches().remove(0);
-    rig.informer
-        .termination_ended(batch.clone(), Err(refused("RequestLimitExceeded")));
+    rig.informer.termination_ended(batch.clone(), Err(refused("RequestLimitExceeded")));
     assert_eq!(rig.woken(), [""; 0]);
     assert_eq!(rig.informer.next_due(), Some(Duration::ZERO));
     assert_eq!(rig.batches(), [batch]);

@@ -7,10 +7,7 @@ use super::*;
 use crate::ClusterKey;
 
 fn cluster(namespace: &str, name: &str) -> Flow {
-    Flow::Cluster(ClusterKey {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    })
+    Flow::Cluster(ClusterKey { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// The call of the tenant with this number; the first two are clusters of one namespace.
@@ -47,11 +44,7 @@ fn a_new_tenant_does_not_wait_for_a_thousand_callers() {
     let mut limiter = drained();
     flood(&mut limiter, &cluster("team-a", "large"), 1_000, Duration::ZERO);
     let newcomer = launch_in(cluster("team-b", "small"), "first");
-    assert_eq!(
-        limiter.reserve(&newcomer, Duration::ZERO),
-        Err(seconds(1.0)),
-        "after one"
-    );
+    assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(1.0)), "after one");
     let next = launch_in(cluster("team-b", "small"), "second");
     assert_eq!(limiter.reserve(&next, Duration::ZERO), Err(seconds(2.0)), "in turns");
     assert_eq!(limiter.acquire(&newcomer, seconds(1.0)), Ok(()));
@@ -82,11 +75,7 @@ fn clusters_of_a_namespace_share_its_turns() {
     assert_eq!(limiter.reserve(&newcomer, Duration::ZERO), Err(seconds(1.0)));
     limiter.forget(&newcomer.caller);
     let of_the_same = launch_in(cluster("team-a", "another"), "first");
-    assert_eq!(
-        limiter.reserve(&of_the_same, Duration::ZERO),
-        Err(seconds(5.5)),
-        "after ten"
-    );
+    assert_eq!(limiter.reserve(&of_the_same, Duration::ZERO), Err(seconds(5.5)), "after ten");
 }
 
 #[test]
@@ -94,12 +83,7 @@ fn sessions_take_turns_with_their_listings() {
     let mut limiter = half();
     let query = Query::filter("tag-key", ["role"]);
     let page = |identity: usize| {
-        CallRequest::describe(
-            DESCRIBE,
-            &Flow::Session(identity.to_string()),
-            &query,
-            Priority::Describe,
-        )
+        CallRequest::describe(DESCRIBE, &Flow::Session(identity.to_string()), &query, Priority::Describe)
     };
     drain(&mut limiter, DESCRIBE, Duration::ZERO);
     // Each session requests one page after the other, each immediately after the last.
@@ -123,12 +107,7 @@ fn a_tenant_with_many_old_callers_is_not_urgent() {
         let query = Query::filter("tag:MachineName", [number.to_string()]);
         CallRequest::lookup(&cluster("team-a", "large"), &query)
     };
-    let listing = CallRequest::describe(
-        DESCRIBE,
-        &Flow::Session("b".into()),
-        &Query::default(),
-        Priority::Describe,
-    );
+    let listing = CallRequest::describe(DESCRIBE, &Flow::Session("b".into()), &Query::default(), Priority::Describe);
     let mut calls: Vec<_> = (0..1_000).map(|number| (Duration::ZERO, lookup(number))).collect();
     calls.push((seconds(50.0), listing));
     let granted = *play(&mut limiter, &calls).last().unwrap();
@@ -168,12 +147,8 @@ fn a_new_tenant_comes_before_the_next_turn_of_another() {
 fn clusters_of_a_tenant_come_in_the_order_of_their_last_turns() {
     let mut queue = Queue::default();
     let [x, y, z] = ["x", "y", "z"].map(|name| cluster("team-a", name));
-    let mut waiting = vec![
-        launch_in(x.clone(), "x-1"),
-        launch_in(x.clone(), "x-2"),
-        launch_in(x, "x-3"),
-        launch_in(y, "y-1"),
-    ];
+    let mut waiting =
+        vec![launch_in(x.clone(), "x-1"), launch_in(x.clone(), "x-2"), launch_in(x, "x-3"), launch_in(y, "y-1")];
     for request in &waiting {
         queue.join(request, Duration::ZERO);
     }
@@ -191,12 +166,8 @@ fn clusters_of_a_tenant_come_in_the_order_of_their_last_turns() {
 fn five_thousand_callers_ask_for_turns() {
     for clusters in [1, 5_000] {
         let mut limiter = drained();
-        let call = |machine: usize| {
-            launch_in(
-                cluster("team-a", &(machine % clusters).to_string()),
-                &machine.to_string(),
-            )
-        };
+        let call =
+            |machine: usize| launch_in(cluster("team-a", &(machine % clusters).to_string()), &machine.to_string());
         let began = std::time::Instant::now();
         for machine in 0..5_000 {
             assert!(limiter.reserve(&call(machine), Duration::ZERO).is_err());
@@ -204,15 +175,9 @@ fn five_thousand_callers_ask_for_turns() {
         let joined = began.elapsed() / 5_000;
         let began = std::time::Instant::now();
         for machine in 0..100 {
-            assert_eq!(
-                limiter.acquire(&call(machine), seconds(0.5) * (u32::try_from(machine).unwrap() + 1)),
-                Ok(())
-            );
+            assert_eq!(limiter.acquire(&call(machine), seconds(0.5) * (u32::try_from(machine).unwrap() + 1)), Ok(()));
         }
-        println!(
-            "{clusters} clusters: {joined:?} to join, {:?} to be granted",
-            began.elapsed() / 100
-        );
+        println!("{clusters} clusters: {joined:?} to join, {:?} to be granted", began.elapsed() / 100);
     }
 }
 

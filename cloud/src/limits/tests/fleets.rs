@@ -59,20 +59,10 @@ fn launch_fleet(machines: usize, server: Server) -> Fleet {
 /// Launches all machines at once, with a manager that makes each pass `late`.
 fn launch_late_fleet(machines: usize, mut server: Server, late: Duration) -> Fleet {
     let mut limiter = half();
-    let mut events: BinaryHeap<_> = (0..machines)
-        .map(|machine| Reverse((Duration::ZERO, machine)))
-        .collect();
-    let mut fleet = Fleet {
-        took: Duration::ZERO,
-        calls: 0,
-        throttles: 0,
-    };
+    let mut events: BinaryHeap<_> = (0..machines).map(|machine| Reverse((Duration::ZERO, machine))).collect();
+    let mut fleet = Fleet { took: Duration::ZERO, calls: 0, throttles: 0 };
     while let Some(Reverse((now, machine))) = events.pop() {
-        assert!(
-            now < seconds(3600.0),
-            "{} of {machines} machines are launched",
-            fleet.calls
-        );
+        assert!(now < seconds(3600.0), "{} of {machines} machines are launched", fleet.calls);
         let again = if let Err(wait) = limiter.acquire(&launch(&machine.to_string()), now) {
             wait + late
         } else {
@@ -114,10 +104,7 @@ fn beside_other_users_a_fleet_takes_what_they_leave() {
     for (others, throttled) in [(0.25, 15), (0.5, 30), (1.0, 50)] {
         let fleet = launch_fleet(200, Server::launches(others));
         let allowed = seconds((200.0 - 5.0) / (2.0 - others));
-        assert!(
-            fleet.throttles >= 1,
-            "with {others} a second of others the bucket must run dry"
-        );
+        assert!(fleet.throttles >= 1, "with {others} a second of others the bucket must run dry");
         // The rate grows until AWS throttles a call, and grows again afterwards: throttles are the price of using the
         // whole rate.
         assert!(
@@ -126,11 +113,7 @@ fn beside_other_users_a_fleet_takes_what_they_leave() {
             fleet.throttles,
             fleet.calls
         );
-        assert!(
-            fleet.took <= allowed.mul_f64(1.1),
-            "{:?} of {allowed:?} with {others}",
-            fleet.took
-        );
+        assert!(fleet.took <= allowed.mul_f64(1.1), "{:?} of {allowed:?} with {others}", fleet.took);
     }
 }
 

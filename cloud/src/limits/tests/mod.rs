@@ -21,13 +21,7 @@ fn caller(name: &str) -> Caller {
 }
 
 fn call(action: &'static str, name: &str, priority: Priority) -> CallRequest {
-    CallRequest {
-        action,
-        flow: Flow::Session("one".into()),
-        caller: caller(name),
-        priority,
-        instances: 1,
-    }
+    CallRequest { action, flow: Flow::Session("one".into()), caller: caller(name), priority, instances: 1 }
 }
 
 fn launch(name: &str) -> CallRequest {
@@ -36,10 +30,7 @@ fn launch(name: &str) -> CallRequest {
 
 /// A termination of several instances.
 fn batch(name: &str, instances: u64) -> CallRequest {
-    CallRequest {
-        instances,
-        ..call("TerminateInstances", name, Priority::Terminate)
-    }
+    CallRequest { instances, ..call("TerminateInstances", name, Priority::Terminate) }
 }
 
 fn half() -> Limiter {
@@ -64,11 +55,7 @@ fn drain(limiter: &mut Limiter, action: &'static str, now: Duration) -> usize {
 /// the granted turns.
 fn play(limiter: &mut Limiter, calls: &[(Duration, CallRequest)]) -> Vec<Duration> {
     let mut granted = vec![Duration::ZERO; calls.len()];
-    let mut events: BinaryHeap<_> = calls
-        .iter()
-        .enumerate()
-        .map(|(index, (at, _))| Reverse((*at, index)))
-        .collect();
+    let mut events: BinaryHeap<_> = calls.iter().enumerate().map(|(index, (at, _))| Reverse((*at, index))).collect();
     let mut asked = 0;
     while let Some(Reverse((now, index))) = events.pop() {
         asked += 1;
@@ -104,11 +91,7 @@ fn the_smallest_share_still_allows_some_calls() {
     let mut limiter = Limiter::new("0.001".parse().unwrap(), Share::WHOLE);
     let turn = call(DESCRIBE, "a", Priority::Describe);
     let wait = limiter.acquire(&turn, Duration::ZERO).unwrap_err();
-    assert_eq!(
-        wait,
-        seconds(49.0),
-        "one call in 50 s, of which one second is in the bucket"
-    );
+    assert_eq!(wait, seconds(49.0), "one call in 50 s, of which one second is in the bucket");
     assert_eq!(limiter.acquire(&turn, wait), Ok(()));
 }
 
@@ -126,10 +109,8 @@ fn actions_do_not_share_a_bucket_nor_do_limiters() {
 fn a_caller_without_a_token_is_told_its_turn_and_gets_it() {
     let mut limiter = half();
     drain(&mut limiter, LAUNCH, Duration::ZERO);
-    let waits: Vec<Duration> = ["a", "b", "c"]
-        .iter()
-        .map(|name| limiter.acquire(&launch(name), Duration::ZERO).unwrap_err())
-        .collect();
+    let waits: Vec<Duration> =
+        ["a", "b", "c"].iter().map(|name| limiter.acquire(&launch(name), Duration::ZERO).unwrap_err()).collect();
     assert_eq!(waits, [seconds(0.5), seconds(1.0), seconds(1.5)]);
     // The order in which the callers come back does not matter: no caller takes another caller's turn.
     assert_eq!(limiter.acquire(&launch("b"), seconds(1.0)), Ok(()));
@@ -154,11 +135,7 @@ fn a_turn_that_is_not_used_goes_to_the_others() {
     let mut limiter = half();
     drain(&mut limiter, LAUNCH, Duration::ZERO);
     assert_eq!(limiter.acquire(&launch("gone"), Duration::ZERO), Err(seconds(0.5)));
-    assert_eq!(
-        limiter.acquire(&launch("b"), seconds(0.5)),
-        Err(seconds(0.5)),
-        "it is kept"
-    );
+    assert_eq!(limiter.acquire(&launch("b"), seconds(0.5)), Err(seconds(0.5)), "it is kept");
     assert_eq!(limiter.acquire(&launch("forgotten"), seconds(0.5)), Err(seconds(1.0)));
     limiter.forget(&caller("forgotten"));
     assert_eq!(limiter.acquire(&launch("c"), seconds(0.5)), Err(seconds(1.0)));
@@ -188,28 +165,16 @@ fn a_caller_whose_reserved_turn_expires_keeps_its_place() {
 fn a_reserved_turn_waits_for_its_call() {
     let mut limiter = half();
     assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Ok(()));
-    assert_eq!(
-        limiter.reserve(&launch("a"), seconds(0.1)),
-        Ok(()),
-        "asking twice costs once"
-    );
+    assert_eq!(limiter.reserve(&launch("a"), seconds(0.1)), Ok(()), "asking twice costs once");
     assert_eq!(drain(&mut limiter, LAUNCH, seconds(0.1)), 1);
     assert_eq!(limiter.acquire(&launch("a"), seconds(9.0)), Ok(()));
     let mut limiter = half();
     assert_eq!(limiter.reserve(&launch("a"), Duration::ZERO), Ok(()));
     assert_eq!(limiter.reserve(&launch("b"), Duration::ZERO), Ok(()));
     limiter.forget(&caller("b"));
-    assert_eq!(
-        drain(&mut limiter, LAUNCH, Duration::ZERO),
-        1,
-        "what is given up is there again"
-    );
+    assert_eq!(drain(&mut limiter, LAUNCH, Duration::ZERO), 1, "what is given up is there again");
     assert_eq!(drain(&mut limiter, LAUNCH, seconds(1.0)), 2);
-    assert_eq!(
-        drain(&mut limiter, LAUNCH, seconds(10.5)),
-        5,
-        "and what is not used in ten seconds"
-    );
+    assert_eq!(drain(&mut limiter, LAUNCH, seconds(10.5)), 5, "and what is not used in ten seconds");
 }
 
 #[test]
@@ -219,19 +184,12 @@ fn the_more_urgent_call_goes_first() {
     drain(&mut limiter, DESCRIBE, Duration::ZERO);
     let turn = |priority| call(DESCRIBE, &format!("{priority:?}"), priority);
     for priority in order {
-        assert_eq!(
-            limiter.acquire(&turn(priority), Duration::ZERO),
-            Err(seconds(0.1)),
-            "{priority:?} overtakes"
-        );
+        assert_eq!(limiter.acquire(&turn(priority), Duration::ZERO), Err(seconds(0.1)), "{priority:?} overtakes");
     }
     for (index, priority) in order.iter().rev().enumerate() {
         let now = Duration::from_millis(100 * (index as u64 + 1));
         for later in order.iter().rev().skip(index + 1) {
-            assert!(
-                limiter.acquire(&turn(*later), now).is_err(),
-                "{later:?} before {priority:?}"
-            );
+            assert!(limiter.acquire(&turn(*later), now).is_err(), "{later:?} before {priority:?}");
         }
         assert_eq!(limiter.acquire(&turn(*priority), now), Ok(()), "{priority:?}");
     }
@@ -266,11 +224,7 @@ fn a_throttle_slows_calls_down_for_seconds() {
     assert_eq!(steady(&mut limiter, 3.0), [5; 6]);
     limiter.throttled(DESCRIBE, seconds(6.0), seconds(6.0));
     let recovered = steady(&mut limiter, 6.0);
-    assert_eq!(
-        recovered,
-        [3, 5, 5, 5, 5, 5],
-        "seven a second, and ten again after two seconds"
-    );
+    assert_eq!(recovered, [3, 5, 5, 5, 5, 5], "seven a second, and ten again after two seconds");
     // AWS accepts nothing for a while: the rate of calls falls, and so does the rate after each throttle.
     let mut calls = 0;
     for tenth in 0..600 {
@@ -295,16 +249,11 @@ fn calls_that_were_throttled_together_count_once() {
             limiter.throttled(DESCRIBE, seconds(*began), seconds(*now));
         }
         let now = throttles.last().map_or(Duration::ZERO, |(_, now)| seconds(*now));
-        limiter
-            .acquire(&call(DESCRIBE, "a", Priority::Describe), now)
-            .unwrap_err()
+        limiter.acquire(&call(DESCRIBE, "a", Priority::Describe), now).unwrap_err()
     };
     let once = wait(&[(0.0, 1.0)]);
     assert_eq!(wait(&[(0.0, 1.0), (0.2, 1.0), (0.5, 1.0)]), once);
-    assert!(
-        wait(&[(0.0, 1.0), (1.1, 1.1)]) > once,
-        "one that began after the rate was reduced reduces it again"
-    );
+    assert!(wait(&[(0.0, 1.0), (1.1, 1.1)]) > once, "one that began after the rate was reduced reduces it again");
 }
 
 #[test]
@@ -341,11 +290,7 @@ fn a_batch_costs_as_many_instances_as_it_names() {
     assert_eq!(limiter.acquire(&batch("c", 20), Duration::ZERO), Err(seconds(4.0)));
     assert_eq!(limiter.acquire(&batch("b", 60), seconds(3.0)), Ok(()));
     assert_eq!(limiter.acquire(&batch("c", 20), seconds(4.0)), Ok(()));
-    assert_eq!(
-        limiter.acquire(&batch("huge", 5000), seconds(3600.0)),
-        Ok(()),
-        "no more than ever fits"
-    );
+    assert_eq!(limiter.acquire(&batch("huge", 5000), seconds(3600.0)), Ok(()), "no more than ever fits");
 }
 
 #[test]
@@ -354,10 +299,7 @@ fn an_unused_turn_refunds_its_tokens() {
     assert_eq!(limiter.acquire(&batch("first", 1), Duration::ZERO), Ok(()));
     let full = seconds(3600.0);
     assert_eq!(limiter.reserve(&batch("gone", 900), full), Ok(()));
-    assert!(
-        limiter.acquire(&batch("next", 1000), full + seconds(9.0)).is_err(),
-        "it is kept"
-    );
+    assert!(limiter.acquire(&batch("next", 1000), full + seconds(9.0)).is_err(), "it is kept");
     assert_eq!(limiter.acquire(&batch("next", 1000), full + seconds(10.5)), Ok(()));
 }
 

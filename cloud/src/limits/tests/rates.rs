@@ -30,17 +30,11 @@ fn managers_with_halves_of_a_rate_stay_within_the_whole() {
         let mut calls = 0;
         for second in 0..20 {
             let now = Duration::from_secs(second);
-            calls += managers
-                .iter_mut()
-                .map(|manager| drain(manager, action, now))
-                .sum::<usize>();
+            calls += managers.iter_mut().map(|manager| drain(manager, action, now)).sum::<usize>();
             let most = u64::from(published.burst) + second * u64::from(published.refill);
             assert!(calls as u64 <= most, "{calls} calls of {action} by second {second}");
         }
-        assert!(
-            calls as u64 >= 19 * u64::from(published.refill),
-            "{calls} calls of {action}"
-        );
+        assert!(calls as u64 >= 19 * u64::from(published.refill), "{calls} calls of {action}");
     }
 }
 

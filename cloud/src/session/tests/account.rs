@@ -7,10 +7,7 @@ fn account() -> String {
 }
 
 fn at(now: u64, replacements: u64) -> Moment {
-    Moment {
-        now: seconds(now),
-        replacements,
-    }
+    Moment { now: seconds(now), replacements }
 }
 
 fn refused() -> Result<String, CloudError> {
@@ -85,11 +82,7 @@ fn refused_credentials_are_tried_less_and_less_often() {
         now += wait;
     }
     assert_eq!(AccountQuery::default().begin(&cache, at(now, 0)), AccountStep::Ask);
-    assert_eq!(
-        AccountQuery::default().begin(&cache, at(now, 1)),
-        AccountStep::Ask,
-        "others"
-    );
+    assert_eq!(AccountQuery::default().begin(&cache, at(now, 1)), AccountStep::Ask, "others");
 }
 
 #[test]
@@ -109,8 +102,5 @@ fn the_account_is_asked_for_three_times_at_most() {
     assert_eq!(query.begin(&cache, at(0, 0)), AccountStep::Ask);
     assert_eq!(query.answered(Ok(account()), &mut cache, at(1, 1)), AccountStep::Ask);
     assert_eq!(query.answered(Ok(account()), &mut cache, at(2, 2)), AccountStep::Ask);
-    assert_eq!(
-        query.answered(Ok(account()), &mut cache, at(3, 3)),
-        replaced_meanwhile()
-    );
+    assert_eq!(query.answered(Ok(account()), &mut cache, at(3, 3)), replaced_meanwhile());
 }

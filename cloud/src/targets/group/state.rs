@@ -61,11 +61,10 @@ impl GroupState {
     fn staying(&self, member: &Member, health: Option<&Health>, timing: &Timing, now: Duration) -> RegistrationState {
         match health {
             Some(health) if health.state != TargetState::Draining => {
-                self.stale(timing, now)
-                    .unwrap_or_else(|| RegistrationState::Registered {
-                        health: health.clone(),
-                        by_us: matches!(member.registration, RegistrationCall::Taken(_)),
-                    })
+                self.stale(timing, now).unwrap_or_else(|| RegistrationState::Registered {
+                    health: health.clone(),
+                    by_us: matches!(member.registration, RegistrationCall::Taken(_)),
+                })
             }
             _ => match self.lacking(member, timing, now) {
                 Some(TargetAccess::Refused(refusal)) => RegistrationState::Refused(refusal),

@@ -64,9 +64,7 @@ impl KnownTags {
 
     /// The machines that ask, and their control planes.
     fn users(&self) -> impl Iterator<Item = (&MachineKey, &TargetUser)> {
-        self.applicants
-            .iter()
-            .map(|(machine, applicant)| (machine, &applicant.user))
+        self.applicants.iter().map(|(machine, applicant)| (machine, &applicant.user))
     }
 
     /// Whether this error differs from the error of the read before.
@@ -80,16 +78,10 @@ impl GroupState {
     /// precedes a cluster that only names it, so that the calls of the group's user do not wait for those of another
     /// tenant.
     pub(in crate::targets) fn cluster(&self) -> Option<ClusterKey> {
-        let members = self
-            .members
-            .iter()
-            .map(|((machine, ..), member)| (machine, &member.user));
+        let members = self.members.iter().map(|((machine, ..), member)| (machine, &member.user));
         let users = members.chain(self.tags.users());
         let (machine, user) = users.min_by_key(|(machine, user)| (user.used_by.is_some(), *machine))?;
-        Some(ClusterKey {
-            namespace: machine.namespace.clone(),
-            name: user.cluster_tag.clone(),
-        })
+        Some(ClusterKey { namespace: machine.namespace.clone(), name: user.cluster_tag.clone() })
     }
 
     /// Whether the control plane of a machine that has no instance yet may use the group.
@@ -104,10 +96,7 @@ impl GroupState {
         if told != TargetAccess::Granted {
             self.due = Some(Duration::ZERO);
         }
-        let applicant = Applicant {
-            user: user.clone(),
-            told: told.clone(),
-        };
+        let applicant = Applicant { user: user.clone(), told: told.clone() };
         self.tags.applicants.insert(machine.clone(), applicant);
         told
     }

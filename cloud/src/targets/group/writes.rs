@@ -33,11 +33,7 @@ impl GroupState {
                 RegistrationCall::Taken(at) => at + timing.target_poll * 3,
                 RegistrationCall::None | RegistrationCall::UnderWay | RegistrationCall::Unanswered => Duration::ZERO,
             };
-            let not_before = if leaves {
-                member.not_before
-            } else {
-                member.not_before.max(shows)
-            };
+            let not_before = if leaves { member.not_before } else { member.not_before.max(shows) };
             let is_allowed = self.lacking(member, timing, now).is_none();
             (needed && is_allowed).then_some((not_before, leaves, target))
         });
@@ -53,10 +49,7 @@ impl GroupState {
 
     /// The write that is due. Deregistrations precede registrations.
     pub(super) fn write(&mut self, timing: &Timing, now: Duration) -> Option<GroupRequest> {
-        let writes = self
-            .writes(timing, now)
-            .into_iter()
-            .filter(|(not_before, ..)| *not_before <= now);
+        let writes = self.writes(timing, now).into_iter().filter(|(not_before, ..)| *not_before <= now);
         let (leaving, coming): (Vec<_>, Vec<_>) = writes.partition(|(_, leaves, _)| *leaves);
         if leaving.is_empty() && coming.is_empty() {
             self.open_since = None;

@@ -24,10 +24,7 @@ impl Scene {
 
     /// As [`Scene::want`], for a recorded target.
     fn want_recorded(&mut self, name: &str, desired: Desired) -> RegistrationState {
-        let request = TargetRequest {
-            on_record: true,
-            ..target_group()
-        };
+        let request = TargetRequest { on_record: true, ..target_group() };
         let (machine, instance) = (machine(name), instance(name));
         let states = self.targets.want(&machine, &instance, &[request], desired, self.now);
         states.into_iter().next().unwrap()
@@ -96,10 +93,7 @@ fn a_refusal_takes_nothing_out_that_is_registered() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     scene.want("new", Desired::Registered);
     scene.answer(&GroupRequest::Tags, Ok(of_prod()));
-    assert_eq!(
-        scene.want("new", Desired::Registered),
-        RegistrationState::Refused(refusal())
-    );
+    assert_eq!(scene.want("new", Desired::Registered), RegistrationState::Refused(refusal()));
     assert!(scene.want("one", Desired::Registered).is_healthy());
     scene.want("one", Desired::Deregistered);
     scene.window();
@@ -114,10 +108,7 @@ fn tags_that_cannot_be_read_hold_registrations_and_no_looks() {
     let report = scene.targets.ended(&call, Err(denied.clone()), scene.now);
     let group = call.group.clone();
     assert_eq!(report, Some(GroupReport::Failing(group, denied.clone())));
-    assert_eq!(
-        scene.want("one", Desired::Registered),
-        RegistrationState::Failed(denied.clone())
-    );
+    assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Failed(denied.clone()));
     scene.later(SECOND * 5);
     let call = scene.targets.begin(scene.now).expect("another read of the tags");
     assert_eq!(call.request, GroupRequest::Tags);
@@ -136,11 +127,7 @@ fn a_machine_is_told_before_its_launch_whether_it_may() {
     assert_eq!(scene.targets.take_woken(), both);
     assert_eq!(scene.ask("one"), TargetAccess::Granted);
     assert_eq!(scene.targets.begin(scene.now), None);
-    assert_eq!(
-        scene.targets.next_due(),
-        None,
-        "nothing is called for what is not registered"
-    );
+    assert_eq!(scene.targets.next_due(), None, "nothing is called for what is not registered");
     scene.want("one", Desired::Registered);
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
     scene.shows(&[]);
@@ -165,10 +152,7 @@ fn a_refused_machine_is_told_when_tags_change() {
 
 #[test]
 fn old_tags_grant_nothing_and_go_on_refusing() {
-    for (answer, expected) in [
-        (untagged(), TargetAccess::Unknown),
-        (of_prod(), TargetAccess::Refused(refusal())),
-    ] {
+    for (answer, expected) in [(untagged(), TargetAccess::Unknown), (of_prod(), TargetAccess::Refused(refusal()))] {
         let mut scene = Scene::new();
         scene.ask("one");
         scene.answer(&GroupRequest::Tags, Ok(answer));
@@ -188,9 +172,7 @@ fn another_user_of_a_group_counts_until_it_is_gone() {
     };
     let want = |scene: &mut Scene, request: TargetRequest| {
         let now = scene.now;
-        let states = scene
-            .targets
-            .want(&machine("one"), &instance("one"), &[request], Desired::Registered, now);
+        let states = scene.targets.want(&machine("one"), &instance("one"), &[request], Desired::Registered, now);
         states.into_iter().next().unwrap()
     };
     want(&mut scene, used());

@@ -11,19 +11,12 @@ fn a_deregistered_address_is_released_for_good() {
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
     scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
     scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
-        Ok(GroupAnswer::Done),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
     for _ in 0..3 {
         scene.quiet_until(scene.now + SECOND * 600);
         scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
-        assert_eq!(
-            scene.want("one", Desired::Forgotten),
-            RegistrationState::Out,
-            "it is somebody else's now"
-        );
+        assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out, "it is somebody else's now");
     }
 }
 
@@ -31,26 +24,15 @@ fn a_deregistered_address_is_released_for_good() {
 fn a_departure_lasts_while_a_registration_may_still_show() {
     let register = GroupRequest::Register(vec![target("i-one")]);
     let deregister = GroupRequest::Deregister(vec![target("i-one")]);
-    for answer in [
-        Ok(GroupAnswer::Done),
-        Err(CloudError::no_answer("RegisterTargets", "none")),
-    ] {
+    for answer in [Ok(GroupAnswer::Done), Err(CloudError::no_answer("RegisterTargets", "none"))] {
         let is_answered = answer.is_ok();
         let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
         scene.window();
         let call = scene.targets.begin(scene.now).expect("a registration");
         assert_eq!(call.request, register);
-        assert_eq!(
-            scene.want("one", Desired::Deregistered),
-            RegistrationState::Leaving,
-            "under way"
-        );
+        assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving, "under way");
         scene.targets.ended(&call, answer, scene.now);
-        assert_eq!(
-            scene.want("one", Desired::Deregistered),
-            RegistrationState::Leaving,
-            "{is_answered}"
-        );
+        assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving, "{is_answered}");
         scene.window();
         scene.answer(&deregister, Ok(GroupAnswer::Done));
         scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND * 120)));
@@ -96,10 +78,8 @@ fn a_read_from_before_the_departure_does_not_prove_it() {
 
 #[test]
 fn calls_for_departures_go_first_including_reads() {
-    for (desired, priority) in [
-        (Desired::Registered, Priority::Describe),
-        (Desired::Deregistered, Priority::Terminate),
-    ] {
+    for (desired, priority) in [(Desired::Registered, Priority::Describe), (Desired::Deregistered, Priority::Terminate)]
+    {
         let mut scene = Scene::new();
         scene.want("one", desired);
         let call = scene.targets.begin(scene.now).unwrap();
@@ -114,21 +94,14 @@ fn calls_use_the_turns_of_the_cluster_that_uses_the_group() {
     let ask = |scene: &mut Scene, namespace: &str, used_by: Option<&str>| {
         let mut request = target_group();
         request.user.used_by = used_by.map(str::to_owned);
-        let machine = MachineKey {
-            namespace: namespace.into(),
-            name: "one".into(),
-        };
+        let machine = MachineKey { namespace: namespace.into(), name: "one".into() };
         scene.targets.ask(&machine, &[request], scene.now);
     };
     ask(&mut scene, "team-a", Some("team-b/dev"));
     ask(&mut scene, "team-b", None);
     let call = scene.targets.begin(scene.now).unwrap();
-    let cluster = |namespace: &str| {
-        Flow::Cluster(crate::ClusterKey {
-            namespace: namespace.into(),
-            name: "dev".into(),
-        })
-    };
+    let cluster =
+        |namespace: &str| Flow::Cluster(crate::ClusterKey { namespace: namespace.into(), name: "dev".into() });
     let session = Flow::Session("one".into());
     assert_eq!(call.rate_request(&session).flow, cluster("team-b"));
     let unused = GroupCall { cluster: None, ..call };
@@ -151,13 +124,7 @@ fn a_target_removed_from_a_machine_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     let now = scene.now;
-    let states = scene.targets.want(
-        &machine("one"),
-        &instance("one"),
-        &[classic()],
-        Desired::Registered,
-        now,
-    );
+    let states = scene.targets.want(&machine("one"), &instance("one"), &[classic()], Desired::Registered, now);
     assert_eq!(states, [RegistrationState::Unknown]);
     while let Some(call) = scene.targets.begin(scene.now + SECOND * 3600) {
         assert_eq!(call.group, Group::Classic("api".into()));
@@ -172,10 +139,7 @@ fn a_refusal_from_before_the_departure_proves_nothing() {
     scene.want("one", Desired::Registered);
     scene.answer(&GroupRequest::Facts, Err(refused("TargetGroupNotFound")));
     scene.later(SECOND * 400);
-    assert!(matches!(
-        scene.want("one", Desired::Deregistered),
-        RegistrationState::Unreadable(_)
-    ));
+    assert!(matches!(scene.want("one", Desired::Deregistered), RegistrationState::Unreadable(_)));
     scene.answer(&GroupRequest::Facts, Err(refused("TargetGroupNotFound")));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }
@@ -201,10 +165,7 @@ fn a_write_for_one_instance_does_not_count_as_a_read() {
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.want("other", Desired::Deregistered);
     scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("10.0.0.5")]),
-        Ok(GroupAnswer::Done),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.5")]), Ok(GroupAnswer::Done));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
 
@@ -217,11 +178,7 @@ fn an_overdue_address_is_tried_again_once_its_instance_is_gone() {
     scene.answer(&deregister, Err(CloudError::no_answer("DeregisterTargets", "none")));
     scene.later(SECOND * 300);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue);
-    assert_eq!(
-        scene.want("one", Desired::Forgotten),
-        RegistrationState::Leaving,
-        "its time begins anew"
-    );
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving, "its time begins anew");
     scene.shows(&seen);
     scene.window();
     scene.answer(&deregister, Ok(GroupAnswer::Done));
@@ -242,11 +199,7 @@ fn a_returning_target_drains_anew_for_a_bounded_time() {
         scene.window();
         scene.answer(&deregister, Ok(GroupAnswer::Done));
         scene.later(SECOND * 30);
-        assert_eq!(
-            scene.want("one", Desired::Deregistered),
-            RegistrationState::Leaving,
-            "{again}"
-        );
+        assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving, "{again}");
         scene.shows(&[("i-one", TargetState::Draining)]);
     }
     assert!(scene.now > SECOND * 300, "{:?}", scene.now);
@@ -284,10 +237,7 @@ fn a_predecessors_registration_may_come_in_the_first_minute() {
     scene.quiet_until(SECOND * 10);
     scene.shows(&[("10.0.0.3", TargetState::Initial)]);
     scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
-        Ok(GroupAnswer::Done),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
     scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND)));
     scene.later(SECOND * 49);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -314,10 +264,7 @@ fn an_unanswered_registration_may_take_effect_for_a_minute() {
     let mut scene = unanswered_registration();
     scene.want("one", Desired::Deregistered);
     scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
-        Ok(GroupAnswer::Done),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
     scene.answer(&GroupRequest::Delay, Ok(GroupAnswer::Delay(SECOND)));
     scene.later(SECOND * 20);
     scene.shows(&[]);
@@ -366,11 +313,7 @@ fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
             scene.targets.ended(&call, answer, scene.now);
         }
         scene.later(SECOND * 301);
-        assert_eq!(
-            scene.want("one", Desired::Deregistered),
-            RegistrationState::Overdue,
-            "{desired:?}"
-        );
+        assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Overdue, "{desired:?}");
     }
 }
 
@@ -380,19 +323,12 @@ fn an_address_hidden_from_other_credentials_is_deregistered() {
     let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Forgotten, &seen);
     scene.targets.forget_answers();
     scene.answer(&GroupRequest::Health, Err(refused("TargetGroupNotFound")));
-    assert_eq!(
-        scene.want("one", Desired::Forgotten),
-        RegistrationState::Out,
-        "of a group that is not there"
-    );
+    assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out, "of a group that is not there");
     scene.targets.forget_answers();
     scene.shows(&seen);
     scene.window();
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Leaving);
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("10.0.0.3")]),
-        Ok(GroupAnswer::Done),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
 }
 
 #[test]
@@ -414,10 +350,7 @@ fn an_unreadable_delay_does_not_stop_reads_of_health() {
 #[test]
 fn a_short_drain_limit_leaves_time_for_late_registrations() {
     let mut scene = Scene::new();
-    let timing = Timing {
-        drain_limit: SECOND * 5,
-        ..Timing::default()
-    };
+    let timing = Timing { drain_limit: SECOND * 5, ..Timing::default() };
     scene.targets = Targets::new(timing);
     scene.want("one", Desired::Deregistered);
     scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));

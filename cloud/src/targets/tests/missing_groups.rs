@@ -9,10 +9,7 @@ fn a_missing_group_releases_instances_and_fails_new_ones() {
     scene.want("in", Desired::Registered);
     scene.want("out", Desired::Deregistered);
     scene.answer(&GroupRequest::Facts, Err(missing.clone()));
-    assert_eq!(
-        scene.want("in", Desired::Registered),
-        RegistrationState::Failed(missing)
-    );
+    assert_eq!(scene.want("in", Desired::Registered), RegistrationState::Failed(missing));
     assert_eq!(scene.want("out", Desired::Deregistered), RegistrationState::Out);
     scene.quiet_until(SECOND * 5);
     assert_eq!(scene.begin(), Some(GroupRequest::Facts));
@@ -24,9 +21,6 @@ fn a_group_that_is_deleted_later_releases_its_instances() {
     let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Deregistered);
     scene.window();
-    scene.answer(
-        &GroupRequest::Deregister(vec![target("i-one")]),
-        Err(refused("TargetGroupNotFound")),
-    );
+    scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Err(refused("TargetGroupNotFound")));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
 }

@@ -6,12 +6,8 @@ use super::*;
 fn the_last_read_stands_for_an_interval_longer_under_throttles() {
     for (code, is_stale) in [("AccessDenied", true), ("Throttling", false)] {
         let error = refused(code);
-        let mut scene = Scene::looked_at(
-            TargetKind::Instance,
-            "one",
-            Desired::Registered,
-            &[("i-one", TargetState::Healthy)],
-        );
+        let mut scene =
+            Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[("i-one", TargetState::Healthy)]);
         let failing_since = SECOND * 600;
         scene.quiet_until(failing_since);
         let mut reports = vec![];
@@ -32,10 +28,7 @@ fn the_last_read_stands_for_an_interval_longer_under_throttles() {
         reports.extend(scene.targets.ended(&call, Err(error.clone()), scene.now));
         let group = call.group.clone();
         assert_eq!(reports, [GroupReport::Failing(group.clone(), error.clone())], "once");
-        assert_eq!(
-            scene.want("one", Desired::Registered) == RegistrationState::Stale(error),
-            is_stale
-        );
+        assert_eq!(scene.want("one", Desired::Registered) == RegistrationState::Stale(error), is_stale);
         assert_eq!(scene.targets.take_woken().is_empty(), !is_stale);
         let call = loop {
             scene.later(SECOND);

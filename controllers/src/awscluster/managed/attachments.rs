@@ -54,19 +54,12 @@ pub(super) fn other_security_groups(
     shown: Shown<'_>,
 ) -> Option<(Vec<Id>, Why)> {
     let groups = security_groups(additional);
-    let ids: BTreeSet<&str> = groups
-        .iter()
-        .map(|id| scene.ledger.resolve(id))
-        .collect::<Option<_>>()?;
+    let ids: BTreeSet<&str> = groups.iter().map(|id| scene.ledger.resolve(id)).collect::<Option<_>>()?;
     let shown: BTreeSet<&str> = shown.security_groups.iter().map(String::as_str).collect();
     if ids == shown {
         return None;
     }
-    let why = Why::Differs {
-        field: "securityGroups",
-        is: in_words(shown),
-        wanted: in_words(ids),
-    };
+    let why = Why::Differs { field: "securityGroups", is: in_words(shown), wanted: in_words(ids) };
     Some((groups, why))
 }
 
@@ -80,11 +73,7 @@ pub(super) fn missing_subnets(scene: &Scene<'_>, places: &[Place], shown: Shown<
         let zone = place.zone.as_deref().or_else(|| zone_of(scene, id));
         !shown.subnets.contains(&id) && !zone.is_some_and(|zone| shown.zones.contains(&zone))
     };
-    let missing: Vec<Id> = places
-        .iter()
-        .filter(is_missing)
-        .map(|place| place.subnet.clone())
-        .collect();
+    let missing: Vec<Id> = places.iter().filter(is_missing).map(|place| place.subnet.clone()).collect();
     if missing.is_empty() {
         return None;
     }

@@ -12,10 +12,6 @@ pub(super) fn differing(
     let shown = shown?;
     wanted.retain(|name, value| shown.get(*name) != Some(value));
     let (field, value) = wanted.first_key_value()?;
-    let why = Why::Differs {
-        field,
-        is: shown.get(*field).cloned().unwrap_or_default(),
-        wanted: value.clone(),
-    };
+    let why = Why::Differs { field, is: shown.get(*field).cloned().unwrap_or_default(), wanted: value.clone() };
     Some((wanted, why))
 }

@@ -72,10 +72,7 @@ pub(crate) struct Places {
 impl Places {
     /// The subnets of a load balancer: those that the spec lists, or else those for its scheme.
     pub(super) fn of(&self, spec: &LoadBalancerSpec) -> Vec<Place> {
-        let listed = spec.subnets.iter().map(|id| Place {
-            zone: None,
-            subnet: Id::Known(id.clone()),
-        });
+        let listed = spec.subnets.iter().map(|id| Place { zone: None, subnet: Id::Known(id.clone()) });
         match spec.scheme {
             _ if !spec.subnets.is_empty() => listed.collect(),
             LoadBalancerScheme::InternetFacing => self.internet_facing.clone(),
@@ -121,10 +118,8 @@ pub(super) fn wanted(
     let first = spec.effective_control_plane_load_balancer();
     let of_first = first.load_balancer_type;
     let is_classic = of_first == LoadBalancerType::Classic;
-    let before = (is_classic || of_first == LoadBalancerType::Nlb).then(|| First {
-        names: of_endpoint(spec, names).map(|target| target.name),
-        scheme: first.scheme,
-    });
+    let before = (is_classic || of_first == LoadBalancerType::Nlb)
+        .then(|| First { names: of_endpoint(spec, names).map(|target| target.name), scheme: first.scheme });
     let specs = [Some(first), spec.secondary_control_plane_load_balancer.clone()];
     for (path, spec) in PATHS.into_iter().zip(specs) {
         let Some(spec) = spec else { continue };
@@ -162,11 +157,7 @@ fn name(spec: &LoadBalancerSpec, default: impl FnOnce() -> String) -> String {
 }
 
 pub(super) fn problem(target: &Ref, path: &str, message: &str) -> Problem {
-    Problem {
-        target: target.clone(),
-        reason: Reason::InvalidSpec,
-        message: format!("{path}: {message}"),
-    }
+    Problem { target: target.clone(), reason: Reason::InvalidSpec, message: format!("{path}: {message}") }
 }
 
 /// The problems of a load balancer of the spec. `first` is the first load balancer, if this is the second one.
@@ -177,20 +168,14 @@ fn mistakes(spec: &LoadBalancerSpec, balancer: &WantedLoadBalancer, first: Optio
     let ports = spec.additional_listeners.iter().map(|listener| listener.port);
     let ports: Vec<i64> = std::iter::once(port).chain(ports).collect();
     let is_twice = |port: &&i64| ports.iter().filter(|other| other == port).count() > 1;
-    let timings = spec
-        .additional_listeners
-        .iter()
-        .map(Listener::effective_health_check_timing);
+    let timings = spec.additional_listeners.iter().map(Listener::effective_health_check_timing);
     let mut timings = timings.chain([spec.effective_health_check_timing()]);
     [
         (
             !is_endpoint && spec.load_balancer_type != LoadBalancerType::Nlb,
             "the secondary load balancer is a network load balancer: set loadBalancerType: nlb".to_owned(),
         ),
-        (
-            !is_endpoint && name.is_empty(),
-            "the secondary load balancer needs a name: set name".to_owned(),
-        ),
+        (!is_endpoint && name.is_empty(), "the secondary load balancer needs a name: set name".to_owned()),
         (
             first.is_some_and(|first| first.names.contains(&target.name)),
             format!("both load balancers have the name {name}, or would have it with another type: set another one"),
@@ -204,31 +189,20 @@ fn mistakes(spec: &LoadBalancerSpec, balancer: &WantedLoadBalancer, first: Optio
             protocol_of(protocol).is_none(),
             "network load balancers check by TCP, HTTP or HTTPS: set healthCheckProtocol to one of them".to_owned(),
         ),
-        (
-            timings.any(|timing| timing.timeout_seconds >= timing.interval_seconds),
-            TOO_LONG.to_owned(),
-        ),
+        (timings.any(|timing| timing.timeout_seconds >= timing.interval_seconds), TOO_LONG.to_owned()),
         (
             ports.iter().any(|port| is_twice(&port)),
             format!("two listeners have one port, or one has the port {port} of the API server: set different ports"),
         ),
         (
             target.name.starts_with("internal-"),
-            format!(
-                "AWS keeps names that begin with internal- for itself: set another name than {}",
-                target.name
-            ),
+            format!("AWS keeps names that begin with internal- for itself: set another name than {}", target.name),
         ),
         (
-            spec.additional_listeners
-                .iter()
-                .any(|listener| !is_port(&listener.effective_health_check_port())),
+            spec.additional_listeners.iter().any(|listener| !is_port(&listener.effective_health_check_port())),
             "the port of a health check is a number, or traffic-port: set healthCheck.port to one".to_owned(),
         ),
-        (
-            has_ipv6(spec),
-            "this release offers no IPv6 in managed clusters: leave targetGroupIPType out".to_owned(),
-        ),
+        (has_ipv6(spec), "this release offers no IPv6 in managed clusters: leave targetGroupIPType out".to_owned()),
     ]
     .into_iter()
     .filter_map(|(is_wrong, message)| is_wrong.then_some(message))
@@ -237,17 +211,11 @@ fn mistakes(spec: &LoadBalancerSpec, balancer: &WantedLoadBalancer, first: Optio
 
 /// Whether AWS shows the port of a health check as it is written.
 fn is_port(text: &str) -> bool {
-    text == "traffic-port"
-        || text
-            .parse::<u16>()
-            .is_ok_and(|port| port > 0 && port.to_string() == text)
+    text == "traffic-port" || text.parse::<u16>().is_ok_and(|port| port > 0 && port.to_string() == text)
 }
 
 fn has_ipv6(spec: &LoadBalancerSpec) -> bool {
-    let of_listeners = spec
-        .additional_listeners
-        .iter()
-        .map(|listener| listener.target_group_ip_type);
+    let of_listeners = spec.additional_listeners.iter().map(|listener| listener.target_group_ip_type);
     let mut types = of_listeners.chain([spec.target_group_ip_type]);
     types.any(|of_targets| of_targets == Some(TargetGroupIpType::Ipv6))
 }
@@ -261,9 +229,7 @@ fn load_balancer(
 ) -> WantedLoadBalancer {
     let name = name(spec, || names.load_balancer());
     let api = HealthCheck {
-        protocol: protocol_of(spec.effective_health_check_protocol())
-            .unwrap_or("TCP")
-            .to_owned(),
+        protocol: protocol_of(spec.effective_health_check_protocol()).unwrap_or("TCP").to_owned(),
         port: port.to_string(),
         path: has_path(spec.effective_health_check_protocol()).then(|| READINESS.to_owned()),
         timing: spec.effective_health_check_timing(),

@@ -52,10 +52,7 @@ pub(super) async fn check(
     let machines = context.kubernetes.held_machines(namespace, name);
     if is_deleted && !machines.is_empty() {
         // The last AWSMachine wakes the AWSCluster.
-        return Err((
-            vec![super::super::status::waiting_for_machines(&machines)],
-            Next::AwaitChange,
-        ));
+        return Err((vec![super::super::status::waiting_for_machines(&machines)], Next::AwaitChange));
     }
     let region = region(cluster).map_err(|(reason, message)| (ready(reason, message), Next::AwaitChange))?;
     let cloud = session(cluster, name, region, context).await?;
@@ -138,9 +135,7 @@ fn needs_zones(cluster: &AWSCluster, name: &str) -> bool {
 /// Port of the API server.
 fn api_server_port(owner: Option<&Cluster>) -> i64 {
     let network = owner.and_then(|cluster| cluster.spec.cluster_network.as_ref());
-    network
-        .and_then(|network| network.api_server_port)
-        .unwrap_or(API_SERVER_PORT)
+    network.and_then(|network| network.api_server_port).unwrap_or(API_SERVER_PORT)
 }
 
 /// The region, which must be that of the first pass, because everything would seem to be deleted in another one.
@@ -199,10 +194,7 @@ async fn session(
 /// The account of the credentials, which must be that of the first pass, because everything would seem to be deleted in
 /// another one.
 async fn account(cluster: &AWSCluster, cloud: &dyn ManagedObserver) -> Result<String, Stopped> {
-    let account_id = cloud
-        .account_id()
-        .await
-        .map_err(|error| unanswered(ConditionType::IdentityReady, &error))?;
+    let account_id = cloud.account_id().await.map_err(|error| unanswered(ConditionType::IdentityReady, &error))?;
     let recorded = cluster.status.as_ref().and_then(|status| status.account_id.as_deref());
     match recorded.filter(|recorded| *recorded != account_id) {
         None => Ok(account_id),

@@ -24,12 +24,7 @@ pub(super) const PLANNER: Planner = Planner {
 };
 
 fn wanted(inputs: &Inputs) -> Vec<Ref> {
-    inputs
-        .secondary_cidr_blocks
-        .iter()
-        .copied()
-        .map(Ref::secondary_cidr_block)
-        .collect()
+    inputs.secondary_cidr_blocks.iter().copied().map(Ref::secondary_cidr_block).collect()
 }
 
 /// Adds the ranges that the VPC lacks. Ranges that were removed from the spec stay, because machines may use them.

@@ -53,9 +53,7 @@ pub(super) fn wanted(
         return None;
     }
     let [_, target] = balancers::of_endpoint(spec, names);
-    let problems = mistakes(&of_spec)
-        .into_iter()
-        .map(|message| balancers::problem(&target, PATH, message));
+    let problems = mistakes(&of_spec).into_iter().map(|message| balancers::problem(&target, PATH, message));
     let problems = problems.collect();
     Some((load_balancer(&of_spec, target, names, port, places), problems))
 }

@@ -29,15 +29,9 @@ pub(super) const PLANNER: Planner = Planner {
     },
     tags: |inputs| {
         let wanted = inputs.classic_load_balancer.iter();
-        wanted
-            .map(|balancer| (balancer.target.clone(), balancer.tags.clone()))
-            .collect()
+        wanted.map(|balancer| (balancer.target.clone(), balancer.tags.clone())).collect()
     },
-    tags_shown: |seen| {
-        tags_by_id(&seen.elb.classic_load_balancers, |balancer| {
-            (&balancer.name, &balancer.tags)
-        })
-    },
+    tags_shown: |seen| tags_by_id(&seen.elb.classic_load_balancers, |balancer| (&balancer.name, &balancer.tags)),
     answer: |seen| seen.elb.classic_load_balancers.answer(),
     settle,
     plan,
@@ -47,9 +41,7 @@ pub(super) const PLANNER: Planner = Planner {
 pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
     let wanted = inputs.classic_load_balancer.iter().map(|balancer| &balancer.target);
     let of_endpoint = endpoint::of(inputs).filter(|target| target.kind == Kind::ClassicLoadBalancer);
-    let all = wanted
-        .chain(ledger.of_kind(Kind::ClassicLoadBalancer))
-        .chain(of_endpoint);
+    let all = wanted.chain(ledger.of_kind(Kind::ClassicLoadBalancer)).chain(of_endpoint);
     let names: BTreeSet<&String> = all.map(|target| &target.name).collect();
     names.into_iter().cloned().collect()
 }
@@ -61,9 +53,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         return;
     };
     let vpc = ledger.id(&inputs.vpc.target).map(str::to_owned);
-    let here = balancers
-        .iter()
-        .filter(|balancer| Some(&balancer.vpc_id) == vpc.as_ref());
+    let here = balancers.iter().filter(|balancer| Some(&balancer.vpc_id) == vpc.as_ref());
     for balancer in here.clone().filter(|balancer| inputs.names.owns(&balancer.tags)) {
         ledger.assign(&Ref::new(Kind::ClassicLoadBalancer, &balancer.name), &balancer.name);
     }
@@ -201,22 +191,13 @@ fn keep_settings(wanted: &WantedClassicLoadBalancer, balancer: &ClassicLoadBalan
             is: balancer.health_check.to_string(),
             wanted: wanted.health_check.to_string(),
         };
-        let call = Call::ConfigureHealthCheck {
-            load_balancer: load_balancer(),
-            health_check: wanted.health_check.clone(),
-        };
+        let call =
+            Call::ConfigureHealthCheck { load_balancer: load_balancer(), health_check: wanted.health_check.clone() };
         plan.step(&attributes(wanted), why, call);
     }
     if let Some(shown) = balancer.attributes.shown().filter(|shown| **shown != wanted.attributes) {
-        let why = Why::Differs {
-            field: "attributes",
-            is: shown.to_string(),
-            wanted: wanted.attributes.to_string(),
-        };
-        let call = Call::ModifyLoadBalancerAttributes {
-            load_balancer: load_balancer(),
-            attributes: wanted.attributes,
-        };
+        let why = Why::Differs { field: "attributes", is: shown.to_string(), wanted: wanted.attributes.to_string() };
+        let call = Call::ModifyLoadBalancerAttributes { load_balancer: load_balancer(), attributes: wanted.attributes };
         plan.step(&attributes(wanted), why, call);
     }
 }
@@ -235,17 +216,11 @@ fn keep_attachments(
     };
     let groups = attachments::other_security_groups(scene, &wanted.additional_security_groups, shown);
     if let Some((security_groups, why)) = groups {
-        let call = Call::ApplySecurityGroupsToLoadBalancer {
-            load_balancer: load_balancer(),
-            security_groups,
-        };
+        let call = Call::ApplySecurityGroupsToLoadBalancer { load_balancer: load_balancer(), security_groups };
         plan.step(&attributes(wanted), why, call);
     }
     if let Some((subnets, why)) = attachments::missing_subnets(scene, &wanted.places, shown) {
-        let call = Call::AttachLoadBalancerToSubnets {
-            load_balancer: load_balancer(),
-            subnets,
-        };
+        let call = Call::AttachLoadBalancerToSubnets { load_balancer: load_balancer(), subnets };
         plan.step(&attributes(wanted), why, call);
     }
 }

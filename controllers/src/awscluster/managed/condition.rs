@@ -53,14 +53,11 @@ impl Planner {
     fn condition(&self, scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> ConditionUpdate {
         let is_own = |kind: Kind| self.kinds.contains(&kind);
         let is_false = |reason, message: String| self.condition.is_false(reason, message);
-        let (of_tags, others): (Vec<_>, Vec<_>) = taken
-            .iter()
-            .filter(|taken| is_own(taken.target.kind))
-            .partition(|taken| taken.target.is_of_tags());
+        let (of_tags, others): (Vec<_>, Vec<_>) =
+            taken.iter().filter(|taken| is_own(taken.target.kind)).partition(|taken| taken.target.is_of_tags());
         let mut failures = others.into_iter();
-        if let Some((target, failure)) = failures
-            .clone()
-            .find_map(|taken| Some((&taken.target, taken.failure.as_ref()?)))
+        if let Some((target, failure)) =
+            failures.clone().find_map(|taken| Some((&taken.target, taken.failure.as_ref()?)))
         {
             return is_false(failure.reason, format!("{target}: {}", failure.message));
         }
@@ -70,25 +67,14 @@ impl Planner {
         if let Some(wait) = plan.waits.iter().find(|wait| is_own(wait.target.kind)) {
             return is_false(wait.reason, format!("{}: {}", wait.target, wait.message));
         }
-        let in_progress = if scene.is_deleted {
-            Reason::Deleting
-        } else {
-            Reason::Creating
-        };
+        let in_progress = if scene.is_deleted { Reason::Deleting } else { Reason::Creating };
         if let Some(taken) = failures.next() {
             let message = format!("{}: AWS has accepted {}", taken.target, taken.action);
             return is_false(in_progress, message);
         }
-        let held_up = plan
-            .steps
-            .iter()
-            .filter(|step| is_own(step.target.kind) && !step.target.is_of_tags());
+        let held_up = plan.steps.iter().filter(|step| is_own(step.target.kind) && !step.target.is_of_tags());
         if let Some((step, open)) = held_up.clone().find_map(|step| Some((step, plan.held_up_by(step)?))) {
-            let reason = if scene.is_deleted {
-                Reason::Deleting
-            } else {
-                waiting_for(open.kind)
-            };
+            let reason = if scene.is_deleted { Reason::Deleting } else { waiting_for(open.kind) };
             return is_false(reason, format!("{} waits for {open}", step.target));
         }
         match (self.answer)(scene.seen) {

@@ -8,10 +8,7 @@ use super::reference::Kind;
 /// Whether anything is or may be created for the cluster, or machines may use its network.
 pub(super) fn has_begun(cluster: &AWSCluster) -> bool {
     let Some(status) = &cluster.status else { return false };
-    let mut owned = status
-        .resources
-        .iter()
-        .filter(|resource| resource.lifecycle == Lifecycle::Owned);
+    let mut owned = status.resources.iter().filter(|resource| resource.lifecycle == Lifecycle::Owned);
     status.provisioned() || owned.any(may_exist)
 }
 

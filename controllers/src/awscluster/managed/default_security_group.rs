@@ -28,26 +28,18 @@ pub(super) fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let (ingress, egress) = (made(&group.ingress, from_itself), made(&group.egress, is_anywhere));
     let group = || Id::from(group.id.as_str());
     if !ingress.is_empty() {
-        let call = Call::RevokeSecurityGroupIngress {
-            group: group(),
-            rules: ingress,
-        };
+        let call = Call::RevokeSecurityGroupIngress { group: group(), rules: ingress };
         plan.step(&target, Why::Unwanted, call);
     }
     if !egress.is_empty() {
-        let call = Call::RevokeSecurityGroupEgress {
-            group: group(),
-            rules: egress,
-        };
+        let call = Call::RevokeSecurityGroupEgress { group: group(), rules: egress };
         plan.step(&target, Why::Unwanted, call);
     }
 }
 
 /// The rules that AWS creates with the group: they admit all traffic of one end.
 fn made(rules: &[Rule<String>], is_end: impl Fn(&Source<String>) -> bool) -> Vec<Rule<Id>> {
-    let made = rules
-        .iter()
-        .filter(|rule| rule.traffic.is_all() && is_end(&rule.source));
+    let made = rules.iter().filter(|rule| rule.traffic.is_all() && is_end(&rule.source));
     made.map(known).collect()
 }
 

@@ -16,9 +16,7 @@ use crate::public_ipv4_pool;
 /// Assigns unused addresses to the references that the spec asks for.
 pub(super) fn assign_free(wanted: &[Ref], unused: &[&ElasticIp], ledger: &mut Ledger) {
     for target in wanted {
-        let mut free = unused
-            .iter()
-            .filter(|address| ledger.is_free(&address.allocation_id, wanted));
+        let mut free = unused.iter().filter(|address| ledger.is_free(&address.allocation_id, wanted));
         if let Some(address) = free.next() {
             ledger.found(target, &address.allocation_id, wanted);
         }
@@ -52,11 +50,7 @@ pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<R
         }
         Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
             // An observation of a cluster at rest does not read the pool.
-            return plan.wait(
-                target,
-                Reason::Creating,
-                "the next observation asks for the public IPv4 pool",
-            );
+            return plan.wait(target, Reason::Creating, "the next observation asks for the public IPv4 pool");
         }
         Seen::NotAsked => 0,
     };
@@ -82,13 +76,7 @@ fn pool(inputs: &Inputs, free: u32, plan: &Plan) -> Result<Option<String>, Probl
 }
 
 fn takes_from_pool(call: &managed::Call<Id>) -> bool {
-    matches!(
-        call,
-        managed::Call::Ec2(ec2::Call::NatGateway(Call::AllocateAddress {
-            public_ipv4_pool: Some(_),
-            ..
-        }))
-    )
+    matches!(call, managed::Call::Ec2(ec2::Call::NatGateway(Call::AllocateAddress { public_ipv4_pool: Some(_), .. })))
 }
 
 fn not_shown(error: &CloudError) -> String {

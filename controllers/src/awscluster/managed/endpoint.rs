@@ -43,9 +43,7 @@ fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
     let network = network.map(|balancer| (&balancer.dns_name, &balancer.arn));
     let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.map(|balancer| (&balancer.dns_name, &balancer.name));
-    let (_, id) = network
-        .chain(classic)
-        .find(|(dns_name, _)| is_address(scene.inputs, dns_name))?;
+    let (_, id) = network.chain(classic).find(|(dns_name, _)| is_address(scene.inputs, dns_name))?;
     scene.ledger.with_id(id)
 }
 
@@ -65,15 +63,8 @@ fn former<'a>(scene: &'a Scene<'_>) -> Option<&'a Ref> {
 /// Whether the cluster has another load balancer for its endpoint than `target`, of another type or with another name.
 /// The cluster keeps that load balancer, so `target` must not replace it.
 pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
-    let others = scene
-        .inputs
-        .endpoint_load_balancers
-        .iter()
-        .chain(holder(scene))
-        .chain(former(scene));
-    let mut standings = others
-        .filter(|other| *other != target)
-        .map(|other| scene.standing(other));
+    let others = scene.inputs.endpoint_load_balancers.iter().chain(holder(scene)).chain(former(scene));
+    let mut standings = others.filter(|other| *other != target).map(|other| scene.standing(other));
     standings.any(Standing::may_exist)
 }
 

@@ -17,12 +17,8 @@ pub(super) const LOAD_BALANCER_TRAFFIC: &str = "Allow NLB traffic to the control
 const API: &str = "Kubernetes API";
 const ANY: &str = "0.0.0.0/0";
 /// The roles of the security groups of a cluster.
-pub(super) const HAVE_GROUPS: [SecurityGroupRole; 4] = [
-    SecurityGroupRole::ApiserverLb,
-    SecurityGroupRole::Lb,
-    SecurityGroupRole::ControlPlane,
-    SecurityGroupRole::Node,
-];
+pub(super) const HAVE_GROUPS: [SecurityGroupRole; 4] =
+    [SecurityGroupRole::ApiserverLb, SecurityGroupRole::Lb, SecurityGroupRole::ControlPlane, SecurityGroupRole::Node];
 
 /// A rule that a security group is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +50,7 @@ pub(super) fn rules(
     port: i64,
     has_nat_gateways: bool,
 ) -> (Vec<WantedRule>, Vec<String>) {
-    let mut rules = Rules {
-        has_nat_gateways,
-        wanted: vec![],
-        problems: vec![],
-    };
+    let mut rules = Rules { has_nat_gateways, wanted: vec![], problems: vec![] };
     let network = spec.network.clone().unwrap_or_default();
     match role {
         SecurityGroupRole::ControlPlane => control_plane(&network, &server_ports(spec, port), &mut rules),
@@ -82,11 +74,7 @@ impl Rules {
     fn add(&mut self, description: &str, traffic: &Traffic, from: Origin) {
         let mut rules = self.wanted.iter();
         if !rules.any(|rule| rule.traffic == *traffic && rule.from == from) {
-            self.wanted.push(WantedRule {
-                traffic: traffic.clone(),
-                from,
-                description: description.to_owned(),
-            });
+            self.wanted.push(WantedRule { traffic: traffic.clone(), from, description: description.to_owned() });
         }
     }
 
@@ -122,10 +110,7 @@ impl Rules {
         let ids = rule.source_security_group_ids.iter().cloned().map(Origin::Group);
         let roles = rule.source_security_group_roles.iter();
         if let Some(role) = roles.clone().find(|role| !HAVE_GROUPS.contains(role)) {
-            return Err(format!(
-                "the cluster has no security group of the role {}",
-                role.as_str()
-            ));
+            return Err(format!("the cluster has no security group of the role {}", role.as_str()));
         }
         let groups: Vec<Origin> = ids.chain(roles.copied().map(Origin::Role)).collect();
         match (ranges.is_empty(), groups.is_empty(), rule.nat_gateways_ips_source) {
@@ -148,9 +133,7 @@ impl Rules {
                         self.add(name, &traffic, Origin::Role(role));
                     }
                 }
-                Err(problem) => self
-                    .problems
-                    .push(format!("network.cni.cniIngressRules {name:?}: {problem}")),
+                Err(problem) => self.problems.push(format!("network.cni.cniIngressRules {name:?}: {problem}")),
             }
         }
     }
@@ -208,10 +191,7 @@ fn control_plane(network: &NetworkSpec, ports: &[i64], rules: &mut Rules) {
     }
     rules.add("etcd", &tcp(2379), Origin::Role(ControlPlane));
     rules.add("etcd peer", &tcp(2380), Origin::Role(ControlPlane));
-    rules.add_all(
-        "network.additionalControlPlaneIngressRules",
-        &network.additional_control_plane_ingress_rules,
-    );
+    rules.add_all("network.additionalControlPlaneIngressRules", &network.additional_control_plane_ingress_rules);
 }
 
 fn node(network: &NetworkSpec, rules: &mut Rules) {
@@ -224,10 +204,7 @@ fn node(network: &NetworkSpec, rules: &mut Rules) {
     for role in [SecurityGroupRole::ControlPlane, SecurityGroupRole::Node] {
         rules.add("Kubelet API", &tcp(10_250), Origin::Role(role));
     }
-    rules.add_all(
-        "network.additionalNodeIngressRules",
-        &network.additional_node_ingress_rules,
-    );
+    rules.add_all("network.additionalNodeIngressRules", &network.additional_node_ingress_rules);
 }
 
 /// A load balancer of the API server, with its path in the spec and the ports that forward to the API server.
@@ -251,8 +228,7 @@ fn balancers(spec: &AWSClusterSpec, port: i64) -> Vec<Balancer> {
         ports: vec![instance_port(spec, port)],
     });
     let all = std::iter::once(first).chain(second);
-    all.filter(|balancer| balancer.spec.load_balancer_type != LoadBalancerType::Disabled)
-        .collect()
+    all.filter(|balancer| balancer.spec.load_balancer_type != LoadBalancerType::Disabled).collect()
 }
 
 /// The ports by which clients reach the first load balancer: the one that the Cluster names, and that of the endpoint,

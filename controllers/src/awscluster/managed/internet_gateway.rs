@@ -66,9 +66,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         Some(Wanted::Missing) => plan.step_after(
             target,
             Why::Missing,
-            Call::<Id>::CreateInternetGateway {
-                tags: scene.inputs.internet_gateway_tags.clone(),
-            },
+            Call::<Id>::CreateInternetGateway { tags: scene.inputs.internet_gateway_tags.clone() },
             [scene.inputs.vpc.target.clone()],
         ),
         Some(Wanted::Shown(id)) => attach(scene, gateways, id, plan),
@@ -90,9 +88,7 @@ fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: 
         );
         return plan.problem(&attachment, Reason::Conflict, message);
     }
-    let in_the_way = gateways
-        .iter()
-        .find(|other| other.id != id && other.vpc_id.as_deref() == vpc);
+    let in_the_way = gateways.iter().find(|other| other.id != id && other.vpc_id.as_deref() == vpc);
     if let Some(foreign) = in_the_way {
         let message = format!(
             "{} is attached to the VPC and is not this cluster's, and a VPC has one internet gateway only: detach it",
@@ -125,10 +121,7 @@ fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>,
             let message = format!("{id} is attached to {vpc}, which is not this cluster's: detach it");
             return plan.problem(target, Reason::DeletionBlocked, message);
         }
-        let call = Call::DetachInternetGateway {
-            gateway: Id::from(id),
-            vpc: Id::from(vpc),
-        };
+        let call = Call::DetachInternetGateway { gateway: Id::from(id), vpc: Id::from(vpc) };
         // Traffic to the public addresses of NAT gateways and load balancers uses the gateway.
         let users = scene.recorded(&HAVE_INTERFACES);
         plan.step_after(&attachment, Why::Unwanted, call, users);

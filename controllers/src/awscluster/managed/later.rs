@@ -23,17 +23,10 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
         ),
         ("network.vpc.ipv6", vpc.ipv6.is_some()),
         ("network.vpc.ipamPool", vpc.ipam_pool.is_some()),
-        (
-            "network.vpc.secondaryCidrBlocks in a VPC of yours",
-            is_brought && !vpc.secondary_cidr_blocks.is_empty(),
-        ),
+        ("network.vpc.secondaryCidrBlocks in a VPC of yours", is_brought && !vpc.secondary_cidr_blocks.is_empty()),
         (
             "network.securityGroupOverrides without a VPC of yours",
-            !is_brought
-                && spec
-                    .network
-                    .as_ref()
-                    .is_some_and(|network| !network.security_group_overrides.is_empty()),
+            !is_brought && spec.network.as_ref().is_some_and(|network| !network.security_group_overrides.is_empty()),
         ),
         (
             "network.subnets of yours without a VPC of yours",
@@ -45,11 +38,7 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
             is_any(|subnet| subnet.is_ipv6 == Some(true) || subnet.ipv6_cidr_block.is_some()),
         ),
     ];
-    let asked: Vec<&str> = fields
-        .into_iter()
-        .filter(|(_, is_asked)| *is_asked)
-        .map(|(field, _)| field)
-        .collect();
+    let asked: Vec<&str> = fields.into_iter().filter(|(_, is_asked)| *is_asked).map(|(field, _)| field).collect();
     (!asked.is_empty()).then(|| {
         format!(
             "this release does not offer {} in managed clusters: leave it out, or set spec.unmanaged: true and bring the \

@@ -89,10 +89,7 @@ mod tests {
         assert_eq!(public, ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]);
         assert_eq!(private, ["10.0.64.0/18", "10.0.128.0/18", "10.0.192.0/18"]);
         let (public, private) = ranges("10.0.0.0/16", &["a"], SubnetSchema::PreferPrivate);
-        assert_eq!(
-            (public, private),
-            (vec!["10.0.0.0/17".into()], vec!["10.0.128.0/17".into()])
-        );
+        assert_eq!((public, private), (vec!["10.0.0.0/17".into()], vec!["10.0.128.0/17".into()]));
         let (public, private) = ranges("10.0.0.0/16", &["a", "b"], SubnetSchema::PreferPublic);
         assert_eq!(public, ["10.0.64.0/18", "10.0.128.0/18"]);
         assert_eq!(private, ["10.0.0.0/19", "10.0.32.0/19"]);
@@ -104,12 +101,7 @@ mod tests {
         let refused = default_subnets(vpc, &names(&["a", "b", "c"]), SubnetSchema::PreferPrivate);
         assert!(refused.unwrap_err().contains("10.0.0.0/26"));
         assert!(
-            default_subnets(
-                "10.0.0.0/24".parse().unwrap(),
-                &names(&["a", "b", "c"]),
-                SubnetSchema::default()
-            )
-            .is_ok()
+            default_subnets("10.0.0.0/24".parse().unwrap(), &names(&["a", "b", "c"]), SubnetSchema::default()).is_ok()
         );
     }
 
@@ -121,9 +113,6 @@ mod tests {
         let draw = |seed: &str| zones(&all, AvailabilityZoneSelection::Random, 3, seed);
         assert_eq!(draw("x"), draw("x"));
         let seeds: Vec<String> = (0..20).map(|seed| seed.to_string()).collect();
-        assert!(
-            seeds.iter().any(|seed| draw(seed) != draw("x")),
-            "clusters are spread over the zones"
-        );
+        assert!(seeds.iter().any(|seed| draw(seed) != draw("x")), "clusters are spread over the zones");
     }
 }

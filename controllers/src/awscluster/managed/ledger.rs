@@ -95,12 +95,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// The ledger in a status.
     pub(crate) fn read(resources: &[ClusterResource], unseen_age: Duration, now: Timestamp) -> Self {
-        let mut ledger = Self {
-            entries: BTreeMap::new(),
-            unknown: vec![],
-            now,
-            unseen_age,
-        };
+        let mut ledger = Self { entries: BTreeMap::new(), unknown: vec![], now, unseen_age };
         for resource in resources {
             let Ok(kind) = resource.resource_type.parse::<Kind>() else {
                 ledger.unknown.push(resource.clone());
@@ -252,19 +247,13 @@ impl Ledger {
 
     /// Records that a call is about to create the resource. `client_token` is the token of a call that can be repeated.
     pub(crate) fn open(&mut self, target: &Ref, client_token: Option<&str>, now: Timestamp) {
-        let entry = Entry {
-            client_token: client_token.map(str::to_owned),
-            ..Entry::requested_at(Some(now))
-        };
+        let entry = Entry { client_token: client_token.map(str::to_owned), ..Entry::requested_at(Some(now)) };
         self.entries.insert(target.clone(), entry);
     }
 
     /// Records the id of the resource. It may not be shown yet.
     pub(crate) fn made(&mut self, target: &Ref, id: &str) {
-        let entry = self
-            .entries
-            .entry(target.clone())
-            .or_insert_with(|| Entry::requested_at(None));
+        let entry = self.entries.entry(target.clone()).or_insert_with(|| Entry::requested_at(None));
         entry.id = Some(id.to_owned());
         entry.client_token = None;
     }
@@ -284,11 +273,7 @@ impl Ledger {
 
     /// Records a resource of the user, unless the provider has recorded one of its own under the name.
     pub(crate) fn shared(&mut self, target: &Ref, id: &str) {
-        let entry = Entry {
-            id: Some(id.to_owned()),
-            lifecycle: Lifecycle::Shared,
-            ..Entry::requested_at(None)
-        };
+        let entry = Entry { id: Some(id.to_owned()), lifecycle: Lifecycle::Shared, ..Entry::requested_at(None) };
         let known = self.entries.get(target);
         if known
             .is_none_or(|known| known.id.is_none() || (known.lifecycle == Lifecycle::Shared && known.id != entry.id))

@@ -53,9 +53,7 @@ pub(super) fn keep(scene: &Scene<'_>, balancer: &WantedLoadBalancer, plan: &mut 
         // Other users may have added listeners.
         if scene.inputs.names.owns(&listener.tags) {
             let target = Ref::listener(&balancer.target.name, listener.port.into());
-            let call = Call::DeleteListener {
-                listener: Id::from(listener.arn.as_str()),
-            };
+            let call = Call::DeleteListener { listener: Id::from(listener.arn.as_str()) };
             plan.step(&target, Why::Unwanted, call);
         }
     }
@@ -92,14 +90,9 @@ fn correct(scene: &Scene<'_>, wanted: &WantedListener, listener: &Listener, plan
         );
         return plan.problem(&wanted.target, Reason::Conflict, message);
     }
-    let why = Why::Differs {
-        field: "target group",
-        is: listener.target_group_arns.join(", "),
-        wanted: group.to_owned(),
-    };
-    let call = Call::ModifyListener {
-        listener: Id::from(listener.arn.as_str()),
-        group: Id::from(&wanted.group.target),
-    };
+    let why =
+        Why::Differs { field: "target group", is: listener.target_group_arns.join(", "), wanted: group.to_owned() };
+    let call =
+        Call::ModifyListener { listener: Id::from(listener.arn.as_str()), group: Id::from(&wanted.group.target) };
     plan.step(&wanted.target, why, call);
 }

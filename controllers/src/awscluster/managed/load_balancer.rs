@@ -94,11 +94,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         return;
     };
     let owned = balancers.iter().filter(|balancer| inputs.names.owns(&balancer.tags));
-    let mut names: Vec<Ref> = inputs
-        .load_balancers
-        .iter()
-        .map(|balancer| balancer.target.clone())
-        .collect();
+    let mut names: Vec<Ref> = inputs.load_balancers.iter().map(|balancer| balancer.target.clone()).collect();
     names.extend(inputs.endpoint_load_balancers.iter().cloned());
     names.extend(ledger.of_kind(Kind::LoadBalancer).cloned());
     for balancer in owned {
@@ -238,41 +234,25 @@ fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &
     let Some((attributes, why)) = differing(balancer.attributes.shown(), attributes) else {
         return;
     };
-    let call = Call::ModifyLoadBalancerAttributes {
-        load_balancer: Id::from(balancer.arn.as_str()),
-        attributes,
-    };
+    let call = Call::ModifyLoadBalancerAttributes { load_balancer: Id::from(balancer.arn.as_str()), attributes };
     plan.step(&wanted.target.part(Kind::LoadBalancerAttributes), why, call);
 }
 
 fn keep_attachments(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
     let target = wanted.target.part(Kind::LoadBalancerAttributes);
     let load_balancer = || Id::from(balancer.arn.as_str());
-    let (zones, present): (Vec<&str>, Vec<&str>) = balancer
-        .subnets
-        .iter()
-        .map(|(zone, subnet)| (zone.as_str(), subnet.as_str()))
-        .unzip();
-    let shown = Shown {
-        subnets: &present,
-        zones: &zones,
-        security_groups: &balancer.security_group_ids,
-    };
+    let (zones, present): (Vec<&str>, Vec<&str>) =
+        balancer.subnets.iter().map(|(zone, subnet)| (zone.as_str(), subnet.as_str())).unzip();
+    let shown = Shown { subnets: &present, zones: &zones, security_groups: &balancer.security_group_ids };
     let groups = attachments::other_security_groups(scene, &wanted.additional_security_groups, shown);
     // A load balancer without security groups never gets any.
     if let Some((security_groups, why)) = groups.filter(|_| !balancer.security_group_ids.is_empty()) {
-        let call = Call::SetSecurityGroups {
-            load_balancer: load_balancer(),
-            security_groups,
-        };
+        let call = Call::SetSecurityGroups { load_balancer: load_balancer(), security_groups };
         plan.step(&target, why, call);
     }
     if let Some((missing, why)) = attachments::missing_subnets(scene, &wanted.places, shown) {
         let present = present.into_iter().map(Id::from);
-        let call = Call::SetSubnets {
-            load_balancer: load_balancer(),
-            subnets: present.chain(missing).collect(),
-        };
+        let call = Call::SetSubnets { load_balancer: load_balancer(), subnets: present.chain(missing).collect() };
         plan.step(&target, why, call);
     }
 }
@@ -307,8 +287,6 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// AWS deletes the listeners with their load balancer.
 fn delete_one(target: &Ref, arn: &str, plan: &mut Plan) {
-    let call = Call::DeleteLoadBalancer {
-        load_balancer: Id::from(arn),
-    };
+    let call = Call::DeleteLoadBalancer { load_balancer: Id::from(arn) };
     plan.step(target, Why::Unwanted, call);
 }

@@ -107,13 +107,7 @@ pub(super) async fn reconcile(
         Ok(checked) => checked,
         Err(stopped) => return Ok(stop(cluster, stopped, context)),
     };
-    let pass = Pass {
-        context,
-        checked,
-        cloud,
-        owner,
-        is_deleted,
-    };
+    let pass = Pass { context, checked, cloud, owner, is_deleted };
     Box::pin(pass.run(cluster)).await
 }
 

@@ -159,11 +159,7 @@ impl Names {
     /// The tags of a subnet.
     pub(crate) fn subnet_tags(&self, name: &str, is_public: bool, own: &Tags) -> Tags {
         let mut tags = self.tags(name, class(is_public), own);
-        let balancers = if is_public {
-            PUBLIC_LOAD_BALANCERS
-        } else {
-            INTERNAL_LOAD_BALANCERS
-        };
+        let balancers = if is_public { PUBLIC_LOAD_BALANCERS } else { INTERNAL_LOAD_BALANCERS };
         let kubernetes = meta::kubernetes_cluster_tag(&self.cluster);
         tags.insert(kubernetes, meta::OWNED_TAG_VALUE.to_owned());
         tags.entry(balancers.to_owned()).or_insert_with(|| "1".to_owned());
@@ -225,9 +221,7 @@ fn generated(text: &str) -> String {
 
 /// A digit or letter for each byte.
 fn base36<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
-    bytes
-        .filter_map(|byte| char::from_digit(u32::from(byte % 36), 36))
-        .collect()
+    bytes.filter_map(|byte| char::from_digit(u32::from(byte % 36), 36)).collect()
 }
 
 #[cfg(test)]
@@ -239,9 +233,6 @@ mod tests {
         assert_eq!(generated("default-dev"), "default-dev-apiserver");
         assert_eq!(generated("team.a-dev"), "team-a-dev-apiserver");
         // Computed by CAPA v2.13.
-        assert_eq!(
-            generated("capi-clusters-production-eu-west"),
-            "boneukpa35qds72kxywkovhwi32g-k8s"
-        );
+        assert_eq!(generated("capi-clusters-production-eu-west"), "boneukpa35qds72kxywkovhwi32g-k8s");
     }
 }

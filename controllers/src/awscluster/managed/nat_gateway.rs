@@ -103,10 +103,7 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for wanted in &inputs.nat_gateways {
         let subnet = ledger.id(&wanted.subnet);
         let is_in_zone = |gateway: &&NatGateway| zone_of(seen, gateway) == Some(wanted.target.name.as_str());
-        let best = owned
-            .clone()
-            .filter(is_in_zone)
-            .min_by_key(|gateway| rank(gateway, subnet));
+        let best = owned.clone().filter(is_in_zone).min_by_key(|gateway| rank(gateway, subnet));
         if let Some(best) = best {
             ledger.found(&wanted.target, &best.id, &names);
         }
@@ -149,11 +146,7 @@ fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let is_used =
         |address: &ElasticIp| address.association_id.is_some() || user_of(seen, &address.allocation_id).is_some();
     let unused: Vec<&ElasticIp> = owned.iter().copied().filter(|address| !is_used(address)).collect();
-    let wanted: Vec<Ref> = inputs
-        .nat_gateways
-        .iter()
-        .map(|wanted| wanted.address.clone())
-        .collect();
+    let wanted: Vec<Ref> = inputs.nat_gateways.iter().map(|wanted| wanted.address.clone()).collect();
     elastic_ip::assign_free(&wanted, &unused, ledger);
     elastic_ip::settle(Kind::ElasticIp, inputs, addresses, &owned, ledger);
 }
@@ -189,9 +182,7 @@ fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
         let other = scene.ledger.id(&Ref::new(Kind::NatGateway, zone));
         match (gateway.state, other) {
             (NatGatewayState::Failed, _) => {
-                let call = Call::DeleteNatGateway {
-                    gateway: Id::from(gateway.id.as_str()),
-                };
+                let call = Call::DeleteNatGateway { gateway: Id::from(gateway.id.as_str()) };
                 plan.step(target, Why::Unwanted, call);
             }
             (NatGatewayState::Pending | NatGatewayState::Available, Some(other)) => {
@@ -225,11 +216,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedNatGateway, id: &str, plan: &mut Plan)
             plan.wait(target, Reason::Creating, message);
         }
         NatGatewayState::Failed => {
-            plan.wait(
-                target,
-                Reason::Failed,
-                format!("{id} could not be made: {}", words(gateway)),
-            );
+            plan.wait(target, Reason::Failed, format!("{id} could not be made: {}", words(gateway)));
             let call = Call::DeleteNatGateway { gateway: Id::from(id) };
             plan.step(target, Why::Unwanted, call);
         }
@@ -261,10 +248,7 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     };
     // A gateway that is created before the VPC has an attached internet gateway fails.
     let internet_gateway = &scene.inputs.internet_gateway;
-    let mut after = vec![
-        internet_gateway.clone(),
-        internet_gateway.part(Kind::InternetGatewayAttachment),
-    ];
+    let mut after = vec![internet_gateway.clone(), internet_gateway.part(Kind::InternetGatewayAttachment)];
     after.extend(wanted.private_subnets.iter().cloned());
     plan.step_after(target, Why::Missing, call, after);
 }
@@ -272,13 +256,7 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
 fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     let mut after = vec![scene.inputs.vpc.target.clone(), wanted.subnet.clone()];
     after.extend(wanted.private_subnets.iter().cloned());
-    elastic_ip::allocate(
-        scene,
-        &wanted.address,
-        scene.inputs.names.nat_gateway_address_tags(),
-        after,
-        plan,
-    );
+    elastic_ip::allocate(scene, &wanted.address, scene.inputs.names.nat_gateway_address_tags(), after, plan);
 }
 
 /// Waits longer after each failed gateway before another one is created. AWS lists failed gateways for about an hour.

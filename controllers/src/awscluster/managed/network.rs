@@ -32,11 +32,7 @@ pub(super) fn network(
         return None;
     }
     Some(MachineNetwork {
-        vpc: Some(NetworkVpc {
-            id: id.to_owned(),
-            cidr_blocks: vpc.cidr_blocks.clone(),
-            ipv6_cidr_blocks: vec![],
-        }),
+        vpc: Some(NetworkVpc { id: id.to_owned(), cidr_blocks: vpc.cidr_blocks.clone(), ipv6_cidr_blocks: vec![] }),
         subnets: subnets(scene),
         security_groups: groups,
         control_plane_targets,
@@ -84,11 +80,7 @@ fn targets(scene: &Scene<'_>, before: &[ControlPlaneTarget]) -> (Vec<ControlPlan
     let classic = inputs.classic_load_balancer.iter().map(|balancer| &balancer.target);
     let wanted = classic.chain(groups).filter_map(|reference| target(scene, reference));
     let known = [Kind::TargetGroup, Kind::ClassicLoadBalancer].map(|kind| scene.ledger.of_kind(kind));
-    let known: Vec<_> = known
-        .into_iter()
-        .flatten()
-        .filter_map(|reference| target(scene, reference))
-        .collect();
+    let known: Vec<_> = known.into_iter().flatten().filter_map(|reference| target(scene, reference)).collect();
     let published = before.iter().filter(|target| known.contains(target)).cloned();
     let mut targets: Vec<ControlPlaneTarget> = vec![];
     for target in wanted.chain(published) {
@@ -107,9 +99,5 @@ fn target(scene: &Scene<'_>, reference: &Ref) -> Option<ControlPlaneTarget> {
     let id = scene.ledger.id(reference).map(str::to_owned)?;
     let is_classic = reference.kind == Kind::ClassicLoadBalancer;
     let (classic_load_balancer_name, target_group_arn) = if is_classic { (Some(id), None) } else { (None, Some(id)) };
-    Some(ControlPlaneTarget {
-        classic_load_balancer_name,
-        target_group_arn,
-        ..ControlPlaneTarget::default()
-    })
+    Some(ControlPlaneTarget { classic_load_balancer_name, target_group_arn, ..ControlPlaneTarget::default() })
 }

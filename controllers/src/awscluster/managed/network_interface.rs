@@ -56,10 +56,7 @@ fn described(interface: &NetworkInterface) -> String {
     let requester = interface.requester_id.as_ref().map(|id| format!("created by {id}"));
     let description = Some(interface.description.clone()).filter(|text| !text.is_empty());
     let account = Some(format!("in account {}", interface.owner_id));
-    let known: Vec<String> = [description, instance, requester, account]
-        .into_iter()
-        .flatten()
-        .collect();
+    let known: Vec<String> = [description, instance, requester, account].into_iter().flatten().collect();
     format!("{} ({})", interface.id, known.join(", "))
 }
 

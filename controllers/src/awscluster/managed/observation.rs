@@ -85,14 +85,8 @@ impl Subject<'_> {
             ledger.forget_what_may_be_there();
         }
         planners::settle(&inputs, &seen, &mut ledger);
-        let mut observation = Observation {
-            scope,
-            seen,
-            inputs,
-            ledger,
-            plan: Plan::default(),
-            is_deleted: self.is_deleted(),
-        };
+        let mut observation =
+            Observation { scope, seen, inputs, ledger, plan: Plan::default(), is_deleted: self.is_deleted() };
         observation.plan = planners::plan(&observation.scene());
         Ok(observation)
     }
@@ -102,11 +96,7 @@ impl Subject<'_> {
         let zones = self.cluster.status.as_ref().map(|status| status.zones.as_slice());
         let recorded = decided::recorded(self.cluster);
         // Every VPC has a main route table; without it, the routes are unknown.
-        let tables = seen
-            .ec2
-            .route_tables
-            .shown()
-            .filter(|tables| tables.iter().any(|table| table.is_main));
+        let tables = seen.ec2.route_tables.shown().filter(|tables| tables.iter().any(|table| table.is_main));
         let known = Known {
             zones: &self.checked.zones,
             recorded_zones: zones.unwrap_or_default(),
@@ -125,11 +115,6 @@ impl Subject<'_> {
 
 impl Observation {
     pub(super) fn scene(&self) -> Scene<'_> {
-        Scene {
-            inputs: &self.inputs,
-            seen: &self.seen,
-            ledger: &self.ledger,
-            is_deleted: self.is_deleted,
-        }
+        Scene { inputs: &self.inputs, seen: &self.seen, ledger: &self.ledger, is_deleted: self.is_deleted }
     }
 }

@@ -17,19 +17,11 @@ use super::taken::{Failure, Taken};
 use super::{classic_load_balancer, load_balancer, network_interface, tagging, target_group};
 
 /// The error codes for a resource that exists already: the next observation shows it.
-const IS_THERE: [&str; 4] = [
-    "Resource.AlreadyAssociated",
-    "RouteAlreadyExists",
-    "InvalidPermission.Duplicate",
-    "DuplicateListener",
-];
+const IS_THERE: [&str; 4] =
+    ["Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate", "DuplicateListener"];
 
 /// The error codes for a name that is in use. A call without an answer may have created the resource with the name.
-const NAMES_TAKEN: [&str; 3] = [
-    "InvalidGroup.Duplicate",
-    "DuplicateLoadBalancerName",
-    "DuplicateTargetGroupName",
-];
+const NAMES_TAKEN: [&str; 3] = ["InvalidGroup.Duplicate", "DuplicateLoadBalancerName", "DuplicateTargetGroupName"];
 
 /// The error codes for the deletion of a resource that is in use.
 const IN_USE: [&str; 3] = ["DependencyViolation", "InvalidIPAddress.InUse", "ResourceInUse"];
@@ -77,10 +69,7 @@ impl Wave {
     /// Records in the ledger the resources that the wave is about to create and tag. Returns whether any of that is new
     /// and must be stored before the calls.
     pub(super) fn open(&self, inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) -> bool {
-        let creations = self
-            .steps
-            .iter()
-            .filter(|ready| ready.step.creates() && !ready.is_repeat);
+        let creations = self.steps.iter().filter(|ready| ready.step.creates() && !ready.is_repeat);
         let mut opens = false;
         for ReadyStep { step, .. } in creations {
             ledger.open(&step.target, step.client_token(), now);
@@ -115,9 +104,7 @@ impl Wave {
             if let Ok(Answer::Made(id)) = &answer {
                 ledger.assign(&ready.step.target, id);
             }
-            let failure = answer
-                .err()
-                .and_then(|error| failure(&ready, &error, ledger, in_use, seen));
+            let failure = answer.err().and_then(|error| failure(&ready, &error, ledger, in_use, seen));
             let step = ready.step;
             if failure.is_none() {
                 events.push(done(&step, ledger));
@@ -126,11 +113,7 @@ impl Wave {
                 }
             }
             let target = step.target;
-            taken.push(Taken {
-                target,
-                action,
-                failure,
-            });
+            taken.push(Taken { target, action, failure });
         }
         taken.sort_by(|one, other| one.target.cmp(&other.target));
         (taken, events)
@@ -176,26 +159,15 @@ fn failure(
     let (reason, words) = match error.class {
         _ if is_in_use => {
             let users = network_interface::users(&ready.call, seen);
-            (
-                in_use,
-                users.unwrap_or_else(|| "AWS still finds something that uses it".to_owned()),
-            )
+            (in_use, users.unwrap_or_else(|| "AWS still finds something that uses it".to_owned()))
         }
         _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made".to_owned()),
-        ErrorClass::NoAnswer if effect == Effect::Create => (
-            error.class.reason(),
-            "no answer; the provider looks for what the call may have made".to_owned(),
-        ),
-        class => (
-            class.reason(),
-            quota(code, step.target.kind).unwrap_or_default().to_owned(),
-        ),
+        ErrorClass::NoAnswer if effect == Effect::Create => {
+            (error.class.reason(), "no answer; the provider looks for what the call may have made".to_owned())
+        }
+        class => (class.reason(), quota(code, step.target.kind).unwrap_or_default().to_owned()),
     };
-    let message = if words.is_empty() {
-        error.to_string()
-    } else {
-        format!("{words}: {error}")
-    };
+    let message = if words.is_empty() { error.to_string() } else { format!("{words}: {error}") };
     Some(Failure {
         reason,
         message,

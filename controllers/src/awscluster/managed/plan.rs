@@ -180,30 +180,17 @@ impl Plan {
         call: impl Into<Call<Id>>,
         after: impl IntoIterator<Item = Ref>,
     ) {
-        self.steps.push(Step {
-            target: target.clone(),
-            call: call.into(),
-            after: after.into_iter().collect(),
-            why,
-        });
+        self.steps.push(Step { target: target.clone(), call: call.into(), after: after.into_iter().collect(), why });
     }
 
     /// Adds something to wait for.
     pub(crate) fn wait(&mut self, target: &Ref, reason: Reason, message: impl Into<String>) {
-        self.waits.push(Wait {
-            target: target.clone(),
-            reason,
-            message: message.into(),
-        });
+        self.waits.push(Wait { target: target.clone(), reason, message: message.into() });
     }
 
     /// Adds a problem.
     pub(crate) fn problem(&mut self, target: &Ref, reason: Reason, message: impl Into<String>) {
-        self.problems.push(Problem {
-            target: target.clone(),
-            reason,
-            message: message.into(),
-        });
+        self.problems.push(Problem { target: target.clone(), reason, message: message.into() });
     }
 
     /// Whether AWS matches the spec, and nothing is under way.

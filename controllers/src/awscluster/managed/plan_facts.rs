@@ -45,10 +45,7 @@ impl PlanFacts {
     fn lack(&self, scope: &Scope) -> Option<String> {
         let asked = &self.scope;
         if asked.cluster != scope.cluster {
-            return Some(format!(
-                "the facts are of the Cluster {}, not {}",
-                asked.cluster, scope.cluster
-            ));
+            return Some(format!("the facts are of the Cluster {}, not {}", asked.cluster, scope.cluster));
         }
         if (asked.is_vpc_of_user || scope.is_vpc_of_user) && asked.vpc != scope.vpc {
             return Some("the facts are of another VPC".to_owned());
@@ -64,12 +61,9 @@ impl PlanFacts {
             (&asked.load_balancers, &scope.load_balancers),
             (&asked.classic_load_balancers, &scope.classic_load_balancers),
         ];
-        let mut unknown = of_both
-            .into_iter()
-            .flat_map(|(known, wanted)| wanted.iter().filter(|name| !known.contains(name)));
-        unknown
-            .next()
-            .map(|name| format!("the facts tell nothing of a load balancer {name} of this type"))
+        let mut unknown =
+            of_both.into_iter().flat_map(|(known, wanted)| wanted.iter().filter(|name| !known.contains(name)));
+        unknown.next().map(|name| format!("the facts tell nothing of a load balancer {name} of this type"))
     }
 }
 

@@ -39,12 +39,7 @@ pub async fn preview(
         return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
     }
     let (checked, zones) = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
-    let mut subject = Subject {
-        cluster,
-        checked: &checked,
-        cloud,
-        timing: Timing::default(),
-    };
+    let mut subject = Subject { cluster, checked: &checked, cloud, timing: Timing::default() };
     // After a lost status, the provider waits for resources that AWS may not show yet. A preview shows the plan after
     // this wait.
     if subject.has_lost_status() {
@@ -66,18 +61,10 @@ fn nothing_happens_because(cluster: &AWSCluster, owner: &Cluster) -> Vec<String>
     let moved = meta::is_marked_for_move(metadata)
         .then(|| format!("AWSCluster has the annotation {}", meta::DELETE_FOR_MOVE_ANNOTATION));
     let reasons = paused.into_iter().chain(plan_only).chain(moved);
-    reasons
-        .map(|reason| format!("{reason}: until that changes, the provider does nothing of this"))
-        .collect()
+    reasons.map(|reason| format!("{reason}: until that changes, the provider does nothing of this")).collect()
 }
 
 /// What the provider would do after an observation.
 pub(super) fn preview_of(cluster: &AWSCluster, checked: &Checked, observation: &Observation) -> Preview {
-    Preview::of(
-        &cluster.spec,
-        &checked.region,
-        &checked.account_id,
-        &observation.scene(),
-        &observation.plan,
-    )
+    Preview::of(&cluster.spec, &checked.region, &checked.account_id, &observation.scene(), &observation.plan)
 }

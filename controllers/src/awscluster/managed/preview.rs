@@ -137,23 +137,14 @@ fn add(sections: &mut Vec<Section>, condition: ConditionType, entries: Vec<Entry
 /// The entries of a planner.
 fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
     let is_own = |target: &Ref| planner.kinds.contains(&target.kind);
-    let entry = |target: &Ref, what| Entry {
-        target: target.to_string(),
-        what,
-    };
+    let entry = |target: &Ref, what| Entry { target: target.to_string(), what };
     let problems = plan.problems.iter().filter(|problem| is_own(&problem.target));
     let problems = problems.map(|problem| {
-        let what = What::Problem {
-            reason: problem.reason.to_string(),
-            message: problem.message.clone(),
-        };
+        let what = What::Problem { reason: problem.reason.to_string(), message: problem.message.clone() };
         entry(&problem.target, what)
     });
     let waits = plan.waits.iter().filter(|wait| is_own(&wait.target)).map(|wait| {
-        let what = What::Wait {
-            reason: wait.reason.to_string(),
-            message: wait.message.clone(),
-        };
+        let what = What::Wait { reason: wait.reason.to_string(), message: wait.message.clone() };
         entry(&wait.target, what)
     });
     let steps = plan.steps.iter().filter(|step| is_own(&step.target));
@@ -165,10 +156,7 @@ fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
 fn unshown(error: &CloudError) -> Entry {
     Entry {
         target: "what AWS did not show".to_owned(),
-        what: What::Problem {
-            reason: error.class.reason().to_string(),
-            message: error.to_string(),
-        },
+        what: What::Problem { reason: error.class.reason().to_string(), message: error.to_string() },
     }
 }
 
@@ -185,12 +173,7 @@ fn of_step(step: &Step, ledger: &Ledger, plan: &Plan) -> What {
     match &step.why {
         Why::Missing => What::Create(call),
         Why::Unwanted => What::Delete(call),
-        Why::Differs { field, is, wanted } => What::Change {
-            call,
-            field,
-            before: is.clone(),
-            after: wanted.clone(),
-        },
+        Why::Differs { field, is, wanted } => What::Change { call, field, before: is.clone(), after: wanted.clone() },
     }
 }
 
@@ -232,10 +215,7 @@ impl Preview {
         let errors: Vec<Entry> = scene.seen.errors().map(unshown).collect();
         add(&mut sections, ConditionType::Ready, errors);
         if let Some(message) = later::made_later(spec).filter(|_| !scene.is_deleted) {
-            let what = What::Problem {
-                reason: Reason::NotManagedYet.to_string(),
-                message,
-            };
+            let what = What::Problem { reason: Reason::NotManagedYet.to_string(), message };
             let target = "load balancer of the API server".to_owned();
             add(&mut sections, ConditionType::Ready, vec![Entry { target, what }]);
         }
@@ -251,9 +231,7 @@ impl Preview {
 
     /// How many entries of each kind there are.
     pub(super) fn summary(&self) -> String {
-        COUNTED
-            .map(|(what, is)| format!("{} {what}", self.count(is)))
-            .join(", ")
+        COUNTED.map(|(what, is)| format!("{} {what}", self.count(is))).join(", ")
     }
 
     /// Whether the provider would make a call, now or later, before anybody changes anything, or waits for something.
@@ -292,14 +270,7 @@ impl What {
 
 impl fmt::Display for Preview {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            cluster,
-            region,
-            account_id,
-            is_deleted,
-            notes,
-            sections,
-        } = self;
+        let Self { cluster, region, account_id, is_deleted, notes, sections } = self;
         writeln!(formatter, "Cluster {cluster} in {region}, account {account_id}")?;
         for note in notes {
             writeln!(formatter, "Note: {note}.")?;
@@ -312,11 +283,7 @@ impl fmt::Display for Preview {
         }
         writeln!(formatter)?;
         if sections.is_empty() {
-            let end = if *is_deleted {
-                "Nothing is left to delete."
-            } else {
-                "No changes: AWS is as the spec asks."
-            };
+            let end = if *is_deleted { "Nothing is left to delete." } else { "No changes: AWS is as the spec asks." };
             return writeln!(formatter, "{end}");
         }
         writeln!(formatter, "{}.", self.summary())?;
@@ -334,12 +301,7 @@ impl fmt::Display for Entry {
         match &self.what {
             What::Create(call) => write!(formatter, "+ {target}: {call}"),
             What::Delete(call) => write!(formatter, "- {target}: {call}"),
-            What::Change {
-                call,
-                field,
-                before,
-                after,
-            } => {
+            What::Change { call, field, before, after } => {
                 write!(formatter, "~ {target}: {} {field}: {before} -> {after}", call.action)?;
                 call.wait(formatter)
             }

@@ -135,11 +135,7 @@ pub(crate) struct Ref {
 impl Ref {
     /// The resource of this kind and name.
     pub(crate) fn new(kind: Kind, name: impl Into<String>) -> Self {
-        Self {
-            kind,
-            name: name.into(),
-            of_tags: false,
-        }
+        Self { kind, name: name.into(), of_tags: false }
     }
 
     /// A secondary range of the VPC.
@@ -154,18 +150,12 @@ impl Ref {
 
     /// The tags of the resource.
     pub(crate) fn tags(&self) -> Self {
-        Self {
-            of_tags: true,
-            ..self.clone()
-        }
+        Self { of_tags: true, ..self.clone() }
     }
 
     /// The resource itself, if only its tags are meant.
     pub(crate) fn whole(&self) -> Self {
-        Self {
-            of_tags: false,
-            ..self.clone()
-        }
+        Self { of_tags: false, ..self.clone() }
     }
 
     /// Whether only the tags of the resource are meant.

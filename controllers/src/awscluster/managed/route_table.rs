@@ -48,15 +48,12 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(tables) = seen.ec2.route_tables.shown() else {
         return;
     };
-    let owned = tables
-        .iter()
-        .filter(|table| !table.is_main && inputs.names.owns(&table.tags));
+    let owned = tables.iter().filter(|table| !table.is_main && inputs.names.owns(&table.tags));
     let names = (PLANNER.wanted)(inputs);
     for wanted in &inputs.subnets {
         let subnet = ledger.id(&wanted.target);
-        let mut of_subnet = owned
-            .clone()
-            .filter(|table| subnet.is_some_and(|subnet| table.association_of(subnet).is_some()));
+        let mut of_subnet =
+            owned.clone().filter(|table| subnet.is_some_and(|subnet| table.association_of(subnet).is_some()));
         if let Some(table) = of_subnet.next() {
             ledger.found(&table_of(wanted), &table.id, &names);
         }
@@ -159,25 +156,11 @@ fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mu
     }
     let (table, destination) = (Id::from(table.id.as_str()), ANYWHERE.to_owned());
     let (why, call) = match is {
-        None => (
-            Why::Missing,
-            Call::CreateRoute {
-                table,
-                destination,
-                target,
-            },
-        ),
+        None => (Why::Missing, Call::CreateRoute { table, destination, target }),
         Some(is) => {
-            let why = Why::Differs {
-                field: "target",
-                is: is.to_owned(),
-                wanted: wanted.unwrap_or(&gateway.name).to_owned(),
-            };
-            let call = Call::ReplaceRoute {
-                table,
-                destination,
-                target,
-            };
+            let why =
+                Why::Differs { field: "target", is: is.to_owned(), wanted: wanted.unwrap_or(&gateway.name).to_owned() };
+            let call = Call::ReplaceRoute { table, destination, target };
             (why, call)
         }
     };
@@ -195,10 +178,7 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
     let mut tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
     let other = id.and_then(|id| tables.find_map(|other| Some((other, other.association_of(id)?))));
     let Some((other, association)) = other else {
-        let call = Call::AssociateRouteTable {
-            table: Id::from(table.id.as_str()),
-            subnet: Id::from(&subnet.target),
-        };
+        let call = Call::AssociateRouteTable { table: Id::from(table.id.as_str()), subnet: Id::from(&subnet.target) };
         return plan.step(&target, Why::Missing, call);
     };
     if !scene.inputs.names.owns(&other.tags) {
@@ -208,15 +188,9 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
         );
         return plan.problem(&target, Reason::Conflict, message);
     }
-    let why = Why::Differs {
-        field: "routeTableId",
-        is: other.id.clone(),
-        wanted: table.id.clone(),
-    };
-    let call = Call::ReplaceRouteTableAssociation {
-        association: Id::from(association),
-        table: Id::from(table.id.as_str()),
-    };
+    let why = Why::Differs { field: "routeTableId", is: other.id.clone(), wanted: table.id.clone() };
+    let call =
+        Call::ReplaceRouteTableAssociation { association: Id::from(association), table: Id::from(table.id.as_str()) };
     plan.step_after(&target, why, call, [subnet.target.clone()]);
 }
 
@@ -244,9 +218,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
                 continue;
             }
             let part = Ref::new(Kind::RouteTableAssociation, &association.id);
-            let call = Call::DisassociateRouteTable {
-                association: Id::from(association.id.as_str()),
-            };
+            let call = Call::DisassociateRouteTable { association: Id::from(association.id.as_str()) };
             plan.step(&part, Why::Unwanted, call);
             after.push(part);
         }

@@ -23,11 +23,7 @@ const MAX_RULES: usize = 60;
 
 /// The planner of the security groups.
 pub(super) const PLANNER: Planner = Planner {
-    kinds: &[
-        Kind::SecurityGroup,
-        Kind::SecurityGroupRules,
-        Kind::DefaultSecurityGroupRules,
-    ],
+    kinds: &[Kind::SecurityGroup, Kind::SecurityGroupRules, Kind::DefaultSecurityGroupRules],
     condition: ConditionType::ClusterSecurityGroupsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
@@ -35,9 +31,7 @@ pub(super) const PLANNER: Planner = Planner {
     wanted: |inputs| own(inputs).map(|group| group.target.clone()).collect(),
     tags: |inputs| {
         let tags = |role| inputs.names.security_group_tags(role);
-        own(inputs)
-            .map(|group| (group.target.clone(), tags(group.role)))
-            .collect()
+        own(inputs).map(|group| (group.target.clone(), tags(group.role))).collect()
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.security_groups, |group| (&group.id, &group.tags)),
     answer: |seen| seen.ec2.security_groups.answer(),
@@ -161,20 +155,14 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     for rules in [&others, &of_user] {
         if !rules.is_empty() {
             let (group, rules) = (Id::from(id), rules.clone());
-            plan.step(
-                &target,
-                Why::Missing,
-                Call::AuthorizeSecurityGroupIngress { group, rules },
-            );
+            plan.step(&target, Why::Missing, Call::AuthorizeSecurityGroupIngress { group, rules });
         }
     }
     let is_full = group.ingress.len() + missing.len() > MAX_RULES;
     let is_replaced = |shown: &Rule<String>| !is_full && others.iter().any(|rule| rule.traffic == shown.traffic);
     let is_ours = |shown: &Rule<String>| {
         wanted.role != SecurityGroupRole::Lb
-            || shown
-                .description
-                .starts_with(LOAD_BALANCER_TRAFFIC.trim_end_matches('.'))
+            || shown.description.starts_with(LOAD_BALANCER_TRAFFIC.trim_end_matches('.'))
     };
     let is_wanted = |shown: &Rule<String>| rules.iter().any(|rule| is_same(shown, rule));
     let extra = group.ingress.iter().filter(|shown| is_ours(shown) && !is_wanted(shown));
@@ -182,11 +170,7 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     let extra: Vec<Rule<Id>> = extra.map(known).collect();
     if !extra.is_empty() && is_certain(scene, wanted, &target, plan) {
         let group = Id::from(id);
-        plan.step(
-            &target,
-            Why::Unwanted,
-            Call::RevokeSecurityGroupIngress { group, rules: extra },
-        );
+        plan.step(&target, Why::Unwanted, Call::RevokeSecurityGroupIngress { group, rules: extra });
     }
 }
 
@@ -197,11 +181,7 @@ fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan
     let is_waiting = plan.waits.iter().any(|wait| wait.target == *rules);
     let ec2 = &scene.seen.ec2;
     let knows_nat_gateways = if scene.inputs.vpc.brought.is_some() {
-        let is_wrong = scene
-            .inputs
-            .problems
-            .iter()
-            .any(|problem| problem.target.kind == Kind::Subnet);
+        let is_wrong = scene.inputs.problems.iter().any(|problem| problem.target.kind == Kind::Subnet);
         !is_wrong && !scene.inputs.subnets.is_empty() && ec2.nat_gateways.shown().is_some()
     } else {
         ec2.addresses.shown().is_some()
@@ -234,11 +214,7 @@ fn resolved(scene: &Scene<'_>, wanted: &WantedSecurityGroup, target: &Ref, plan:
             let is_there = |other: &Rule<Id>| other.traffic == rule.traffic && other.source == source;
             if !rules.iter().any(is_there) {
                 let (traffic, description): (Traffic, String) = (rule.traffic.clone(), rule.description.clone());
-                rules.push(Rule {
-                    traffic,
-                    source,
-                    description,
-                });
+                rules.push(Rule { traffic, source, description });
             }
         }
     }
@@ -260,11 +236,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
             let mut shown = scene.seen.ec2.vpcs.shown().into_iter().flatten();
             let own = shown.find(|vpc| Some(vpc.id.as_str()) == id);
             if own.is_none() {
-                plan.wait(
-                    target,
-                    Reason::Creating,
-                    "AWS does not show the VPC, whose ranges are admitted",
-                );
+                plan.wait(target, Reason::Creating, "AWS does not show the VPC, whose ranges are admitted");
             }
             let ranges = own.into_iter().flat_map(|vpc| vpc.cidr_blocks.iter().cloned());
             ranges.map(Source::Cidr).collect()
@@ -288,13 +260,7 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 /// The addresses of the user's NAT gateways to which the subnets route: the subnets in the spec, and subnets that were
 /// removed from it, because machines may use them.
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
-    let tables = scene
-        .seen
-        .ec2
-        .route_tables
-        .shown()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let tables = scene.seen.ec2.route_tables.shown().map(Vec::as_slice).unwrap_or_default();
     let subnets = scene.ledger.of_kind(Kind::Subnet);
     let used = subnets.filter_map(|subnet| table_of(&subnet.name, tables)?.default_target());
     let used: BTreeSet<&str> = used.collect();
@@ -349,10 +315,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         let of_groups = of_groups.filter(|rule| matches!(&rule.source, Source::Group(source) if source != id));
         let of_groups: Vec<Rule<Id>> = of_groups.map(known).collect();
         if !of_groups.is_empty() {
-            let call = Call::RevokeSecurityGroupIngress {
-                group: Id::from(id),
-                rules: of_groups,
-            };
+            let call = Call::RevokeSecurityGroupIngress { group: Id::from(id), rules: of_groups };
             plan.step(&target.part(Kind::SecurityGroupRules), Why::Unwanted, call);
         }
         let call = Call::DeleteSecurityGroup { group: Id::from(id) };

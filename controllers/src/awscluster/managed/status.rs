@@ -28,11 +28,7 @@ const MAX_PLAN_CHARACTERS: usize = 100_000;
 pub(super) fn in_use(cluster: &AWSCluster, timing: &Timing, now: Timestamp) -> Reason {
     let deleted_at = cluster.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let is_blocked = deleted_at.is_some_and(|at| at + timing.managed_deletion_age < now);
-    if is_blocked {
-        Reason::DeletionBlocked
-    } else {
-        Reason::Deleting
-    }
+    if is_blocked { Reason::DeletionBlocked } else { Reason::Deleting }
 }
 
 /// The result of one pass.
@@ -100,9 +96,7 @@ impl Summary {
         let updates = self.updates.iter().cloned().chain([not_paused(&cluster.metadata)]);
         AWSClusterStatus {
             ready: Some(self.is_provisioned),
-            initialization: self.is_provisioned.then_some(Initialization {
-                provisioned: Some(true),
-            }),
+            initialization: self.is_provisioned.then_some(Initialization { provisioned: Some(true) }),
             conditions: conditions::merge(&recorded.conditions, updates, cluster.metadata.generation, now),
             network_status: None,
             ..recorded
@@ -133,10 +127,7 @@ impl Summary {
         if self.is_settled {
             return Next::AwaitChange;
         }
-        let waits = self
-            .updates
-            .iter()
-            .filter(|update| update.status == ConditionStatus::False);
+        let waits = self.updates.iter().filter(|update| update.status == ConditionStatus::False);
         let since = waits.filter_map(|update| {
             let condition = find(before, update.condition)?;
             (condition.status == "False").then_some(condition.last_transition_time.0)
@@ -153,10 +144,7 @@ fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -
     let is_of_endpoint = |update: &&ConditionUpdate| update.condition == ConditionType::ControlPlaneEndpointReady;
     let missing = updates.iter().filter(|update| update.status != ConditionStatus::True);
     let (endpoint, others): (Vec<_>, Vec<_>) = missing.partition(is_of_endpoint);
-    match (
-        others.into_iter().min_by_key(|update| update.reason.is_expected()),
-        later,
-    ) {
+    match (others.into_iter().min_by_key(|update| update.reason.is_expected()), later) {
         (Some(worst), _) => is_false(worst),
         (None, _) if is_deleted => {
             ConditionType::Ready.is_false(Reason::Deleting, "the AWSCluster is being deleted".to_owned())
@@ -214,10 +202,9 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
     });
     let updates = updates.into_iter().map(|update| match update.reason {
         // Existing machines keep working.
-        Reason::DeletionBlocked | Reason::NotManagedYet if was_ready => ConditionUpdate {
-            status: ConditionStatus::True,
-            ..update
-        },
+        Reason::DeletionBlocked | Reason::NotManagedYet if was_ready => {
+            ConditionUpdate { status: ConditionStatus::True, ..update }
+        }
         _ => update,
     });
     for update in updates.chain(ready).chain([not_paused(&cluster.metadata)]) {

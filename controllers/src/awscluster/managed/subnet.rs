@@ -24,9 +24,7 @@ pub(super) const PLANNER: Planner = Planner {
     wanted: |inputs| inputs.subnets.iter().map(|subnet| subnet.target.clone()).collect(),
     tags: |inputs| {
         let wanted = inputs.subnets.iter();
-        wanted
-            .map(|subnet| (subnet.target.clone(), subnet.tags.clone()))
-            .collect()
+        wanted.map(|subnet| (subnet.target.clone(), subnet.tags.clone())).collect()
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.subnets, |subnet| (&subnet.id, &subnet.tags)),
     answer: |seen| seen.ec2.subnets.answer(),
@@ -50,17 +48,10 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
             let shown = subnets.iter().find(|subnet| subnet.id == id)?;
             // Another entry comes from a time at which the VPC did not belong to the user.
             let is_listed = shared.contains(id);
-            Some(if is_listed {
-                IsOwned::Yes
-            } else {
-                inputs.names.ownership(&shown.tags)
-            })
+            Some(if is_listed { IsOwned::Yes } else { inputs.names.ownership(&shown.tags) })
         });
     }
-    let owned: Vec<&ec2::Subnet> = subnets
-        .iter()
-        .filter(|subnet| inputs.names.owns(&subnet.tags))
-        .collect();
+    let owned: Vec<&ec2::Subnet> = subnets.iter().filter(|subnet| inputs.names.owns(&subnet.tags)).collect();
     let names = (PLANNER.wanted)(inputs);
     for wanted in &inputs.subnets {
         let range = wanted.cidr_block.to_string();
@@ -130,12 +121,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
     };
     let mut secondary = scene.inputs.secondary_cidr_blocks.iter().copied();
     let secondary = secondary.find(|range| range.contains(&wanted.cidr_block));
-    plan.step_after(
-        &wanted.target,
-        Why::Missing,
-        call,
-        secondary.map(Ref::secondary_cidr_block),
-    );
+    plan.step_after(&wanted.target, Why::Missing, call, secondary.map(Ref::secondary_cidr_block));
 }
 
 fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
@@ -179,12 +165,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
     {
         let shown = |form: capa_api::common::HostnameType| <&str>::from(form).to_owned();
         let is = subnet.hostname_type.map(shown).unwrap_or_default();
-        change(
-            "privateDnsHostnameTypeOnLaunch",
-            is,
-            shown(form),
-            Attribute::HostnameType(form),
-        );
+        change("privateDnsHostnameTypeOnLaunch", is, shown(form), Attribute::HostnameType(form));
     }
 }
 

@@ -109,21 +109,13 @@ fn differs(keys: &[&String], is: &Tags, wanted: &Tags) -> Why {
         });
         words.collect::<Vec<_>>().join(", ")
     };
-    Why::Differs {
-        field: "tagging",
-        is: in_words(is),
-        wanted: in_words(wanted),
-    }
+    Why::Differs { field: "tagging", is: in_words(is), wanted: in_words(wanted) }
 }
 
 /// The call that adds tags to a resource of this kind.
 fn add(kind: Kind, resource: Id, tags: Tags) -> Call<Id> {
     match kind {
-        Kind::ClassicLoadBalancer => elb::classic_load_balancer::Call::AddTags {
-            load_balancer: resource,
-            tags,
-        }
-        .into(),
+        Kind::ClassicLoadBalancer => elb::classic_load_balancer::Call::AddTags { load_balancer: resource, tags }.into(),
         Kind::LoadBalancer | Kind::TargetGroup => elb::tag::Call::AddTags { resource, tags }.into(),
         _ => ec2::tag::Call::CreateTags { resource, tags }.into(),
     }
@@ -132,11 +124,9 @@ fn add(kind: Kind, resource: Id, tags: Tags) -> Call<Id> {
 /// The call that removes tags of a resource of this kind.
 fn remove(kind: Kind, resource: Id, keys: BTreeSet<String>) -> Call<Id> {
     match kind {
-        Kind::ClassicLoadBalancer => elb::classic_load_balancer::Call::RemoveTags {
-            load_balancer: resource,
-            keys,
+        Kind::ClassicLoadBalancer => {
+            elb::classic_load_balancer::Call::RemoveTags { load_balancer: resource, keys }.into()
         }
-        .into(),
         Kind::LoadBalancer | Kind::TargetGroup => elb::tag::Call::RemoveTags { resource, keys }.into(),
         _ => ec2::tag::Call::DeleteTags { resource, keys }.into(),
     }

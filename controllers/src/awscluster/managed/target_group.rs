@@ -127,10 +127,7 @@ fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn:
             is: group.health_check.to_string(),
             wanted: wanted.health_check.to_string(),
         };
-        let call = Call::ModifyTargetGroup {
-            group: Id::from(arn),
-            health_check: wanted.health_check.clone(),
-        };
+        let call = Call::ModifyTargetGroup { group: Id::from(arn), health_check: wanted.health_check.clone() };
         plan.step(&target, why, call);
     }
     let attributes = BTreeMap::from([

@@ -48,9 +48,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         if of_user.clone().any(|vpc| vpc.id == *brought) {
             ledger.shared(&inputs.vpc.target, brought);
         }
-        return ledger.settle(Kind::Vpc, |id| {
-            vpcs.iter().any(|vpc| vpc.id == id).then_some(IsOwned::Yes)
-        });
+        return ledger.settle(Kind::Vpc, |id| vpcs.iter().any(|vpc| vpc.id == id).then_some(IsOwned::Yes));
     }
     let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
     if let [only] = owned[..]
@@ -218,11 +216,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
         (false, _) => (DnsAttribute::Support, "enableDnsSupport"),
         (true, false) => (DnsAttribute::Hostnames, "enableDnsHostnames"),
     };
-    let why = Why::Differs {
-        field,
-        is: "false".to_owned(),
-        wanted: "true".to_owned(),
-    };
+    let why = Why::Differs { field, is: "false".to_owned(), wanted: "true".to_owned() };
     let vpc = Id::from(&wanted.target);
     plan.step(&attributes, why, Call::ModifyVpcAttribute { vpc, attribute });
 }
@@ -275,13 +269,7 @@ fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
     let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.filter(|balancer| balancer.vpc_id == vpc);
     let classic = classic.map(|balancer| (balancer.name.as_str(), &balancer.tags));
-    let all = subnets
-        .chain(gateways)
-        .chain(nat_gateways)
-        .chain(tables)
-        .chain(groups)
-        .chain(balancers)
-        .chain(classic);
+    let all = subnets.chain(gateways).chain(nat_gateways).chain(tables).chain(groups).chain(balancers).chain(classic);
     let is_foreign = |(id, tags): &(&str, &Tags)| !scene.inputs.names.owns(tags) && scene.ledger.with_id(id).is_none();
     all.filter(is_foreign).map(|(id, _)| id).collect()
 }

@@ -37,12 +37,7 @@ impl<'a> Discovered<'a> {
         found: Option<&'a FoundNetwork>,
         published: Option<&'a MachineNetwork>,
     ) -> Self {
-        Self {
-            discovery: spec.effective_discovery(),
-            found,
-            published,
-            region,
-        }
+        Self { discovery: spec.effective_discovery(), found, published, region }
     }
 
     /// Whether the VPC is found by discovery.
@@ -81,10 +76,7 @@ impl<'a> Discovered<'a> {
         };
         let problem = match found.matching_vpcs.as_slice() {
             [_] => return found.vpcs.first().map(|vpc| super::as_network_vpc(vpc, false)),
-            [] => (
-                Reason::NotFound,
-                format!("no VPC in {place} matches {PATH}.vpc: tag one, or correct the filters"),
-            ),
+            [] => (Reason::NotFound, format!("no VPC in {place} matches {PATH}.vpc: tag one, or correct the filters")),
             several => (
                 Reason::Conflict,
                 format!(
@@ -131,10 +123,7 @@ impl<'a> Discovered<'a> {
         let seen = |id: &str| found.subnets.iter().find(|subnet| subnet.id == id);
         let subnets = roles.into_iter().filter_map(|(id, roles)| {
             let subnet = from_lookup(&SubnetSpec::default(), seen(id)?, self.region, &found.route_tables);
-            Some(NetworkSubnet {
-                roles: roles.into_iter().flatten().collect(),
-                ..subnet
-            })
+            Some(NetworkSubnet { roles: roles.into_iter().flatten().collect(), ..subnet })
         });
         subnets.collect()
     }
@@ -183,10 +172,7 @@ impl<'a> Discovered<'a> {
             (Some(_), None) => None,
             (Some(_), Some(TargetSearch::Matching(arns))) => {
                 let problem = match arns.len() {
-                    0 => Some((
-                        Reason::NotFound,
-                        self.nothing("target group of type instance or ip", path),
-                    )),
+                    0 => Some((Reason::NotFound, self.nothing("target group of type instance or ip", path))),
                     1..=ControlPlaneTarget::MAX_COUNT => None,
                     _ => Some((
                         Reason::Conflict,
@@ -231,10 +217,7 @@ impl<'a> Discovered<'a> {
     }
 
     fn nothing(&self, thing: &str, path: &str) -> String {
-        format!(
-            "no {thing} in {} matches {PATH}.{path}: tag one, or correct {path}",
-            self.vpc_id()
-        )
+        format!("no {thing} in {} matches {PATH}.{path}: tag one, or correct {path}", self.vpc_id())
     }
 
     fn too_many<T: AsRef<str>>(
@@ -244,11 +227,7 @@ impl<'a> Discovered<'a> {
         most: usize,
         ids: impl IntoIterator<Item = T>,
     ) -> String {
-        format!(
-            "{PATH}.{path} matches more than {most} {things} in {}: {}: narrow it",
-            self.vpc_id(),
-            candidates(ids)
-        )
+        format!("{PATH}.{path} matches more than {most} {things} in {}: {}: narrow it", self.vpc_id(), candidates(ids))
     }
 }
 

@@ -58,12 +58,7 @@ pub(super) struct Resolution {
 /// The declared security groups without duplicates.
 pub(super) fn security_group_ids(spec: &AWSClusterSpec) -> Vec<String> {
     let groups = declared_groups(spec);
-    let ids: BTreeSet<String> = groups
-        .all
-        .into_iter()
-        .chain(groups.control_plane)
-        .chain(groups.worker)
-        .collect();
+    let ids: BTreeSet<String> = groups.all.into_iter().chain(groups.control_plane).chain(groups.worker).collect();
     ids.into_iter().collect()
 }
 
@@ -132,13 +127,7 @@ pub(super) fn resolve(
     }
     if let Some(found) = found {
         let account_id = &found.account_id;
-        targets::check(
-            spec,
-            &found.targets,
-            account_id,
-            &place(region, account_id),
-            &mut problems,
-        );
+        targets::check(spec, &found.targets, account_id, &place(region, account_id), &mut problems);
     }
     let failure_domains = match unanswered.filter(|_| discovered.has_subnets() && network.subnets.is_empty()) {
         Some(before) => before.failure_domains.to_vec(),
@@ -173,11 +162,7 @@ fn region<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> &'a s
     let region = spec.region().unwrap_or_default();
     if region.is_empty() {
         let empty = spec.region.as_ref().is_none_or(String::is_empty);
-        let wrong = if empty {
-            "empty: set it"
-        } else {
-            "no name of a region: correct it"
-        };
+        let wrong = if empty { "empty: set it" } else { "no name of a region: correct it" };
         problems.add_blocking(Blocked::All, Reason::InvalidSpec, format!("spec.region is {wrong}"));
     }
     region
@@ -223,10 +208,8 @@ fn declared_condition(network: &MachineNetwork) -> ConditionUpdate {
 
 /// `NetworkReady` without a lookup. The condition is not True, so that the lookup is made as soon as possible.
 fn not_looked_up() -> ConditionUpdate {
-    ConditionType::NetworkReady.is_unknown(
-        Reason::NotReady,
-        "the declared network is looked up once the identity can be used",
-    )
+    ConditionType::NetworkReady
+        .is_unknown(Reason::NotReady, "the declared network is looked up once the identity can be used")
 }
 
 fn lookup_failed(error: &CloudError, spec: &AWSClusterSpec) -> String {
@@ -273,11 +256,7 @@ fn load_balancer_targets(
                 problems.add_blocking(Blocked::ControlPlane, unknown.reason, unknown.message);
             }
             let is_answered = answers.values().all(Result::is_ok);
-            Targets::Known(if is_answered || known.is_empty() {
-                resolved
-            } else {
-                known.to_vec()
-            })
+            Targets::Known(if is_answered || known.is_empty() { resolved } else { known.to_vec() })
         }
         (Targets::Known(_), None) if !known.is_empty() && !load_balancer::named_among_targets(spec).is_empty() => {
             Targets::Known(known.to_vec())
@@ -321,16 +300,9 @@ fn vpc(
         return None;
     }
     let Some(found) = found else {
-        let as_declared = || {
-            declared.map(|id| NetworkVpc {
-                id: id.to_owned(),
-                ..NetworkVpc::default()
-            })
-        };
+        let as_declared = || declared.map(|id| NetworkVpc { id: id.to_owned(), ..NetworkVpc::default() });
         let known = known.and_then(|known| known.vpc.clone());
-        return known
-            .filter(|vpc| declared.is_none_or(|id| id == vpc.id))
-            .or_else(as_declared);
+        return known.filter(|vpc| declared.is_none_or(|id| id == vpc.id)).or_else(as_declared);
     };
     if let Some(id) = declared.filter(|id| !found.vpcs.iter().any(|vpc| vpc.id == **id)) {
         problems.add_for(
@@ -345,10 +317,7 @@ fn vpc(
         let vpcs: Vec<&str> = vpcs.into_iter().collect();
         problems.add(
             Reason::Conflict,
-            format!(
-                "the declared subnets lie in several VPCs ({}): declare subnets of one",
-                vpcs.join(", ")
-            ),
+            format!("the declared subnets lie in several VPCs ({}): declare subnets of one", vpcs.join(", ")),
         );
     }
     let uses_ipv6 = subnets::uses_ipv6(spec);
@@ -358,11 +327,7 @@ fn vpc(
 /// A VPC that AWS shows. Its IPv6 ranges are published only for clusters that use IPv6.
 fn as_network_vpc(vpc: &Vpc, uses_ipv6: bool) -> NetworkVpc {
     let ipv6 = vpc.ipv6_cidr_blocks.iter().filter(|_| uses_ipv6);
-    NetworkVpc {
-        id: vpc.id.clone(),
-        cidr_blocks: vpc.cidr_blocks.clone(),
-        ipv6_cidr_blocks: ipv6.cloned().collect(),
-    }
+    NetworkVpc { id: vpc.id.clone(), cidr_blocks: vpc.cidr_blocks.clone(), ipv6_cidr_blocks: ipv6.cloned().collect() }
 }
 
 fn groups(
@@ -372,10 +337,7 @@ fn groups(
     problems: &mut NetworkProblems,
 ) -> Option<NetworkSecurityGroups> {
     let path = "spec.network.securityGroupOverrides";
-    let overrides = spec
-        .network
-        .iter()
-        .flat_map(|network| network.security_group_overrides.keys());
+    let overrides = spec.network.iter().flat_map(|network| network.security_group_overrides.keys());
     problems.refuse_unknown_roles(path, overrides);
     let ids = security_group_ids(spec);
     if ids.is_empty() {
@@ -391,19 +353,13 @@ fn groups(
             continue;
         };
         let Some(seen) = found.security_groups.iter().find(|group| group.id == *id) else {
-            problems.add(
-                Reason::NotFound,
-                not_found("security group", id, path, region, &found.account_id),
-            );
+            problems.add(Reason::NotFound, not_found("security group", id, path, region, &found.account_id));
             continue;
         };
         match found.vpcs.first().filter(|vpc| vpc.id != seen.vpc_id) {
             Some(vpc) => problems.add(
                 Reason::Conflict,
-                format!(
-                    "security group {id} belongs to {}, not to {}: name one of that VPC",
-                    seen.vpc_id, vpc.id
-                ),
+                format!("security group {id} belongs to {}, not to {}: name one of that VPC", seen.vpc_id, vpc.id),
             ),
             None => {
                 usable.insert(id.clone());
@@ -411,16 +367,8 @@ fn groups(
         }
     }
     let keep = |ids: Vec<String>| ids.into_iter().filter(|id| usable.contains(id)).collect();
-    let NetworkSecurityGroups {
-        all,
-        control_plane,
-        worker,
-    } = declared_groups(spec);
-    Some(NetworkSecurityGroups {
-        all: keep(all),
-        control_plane: keep(control_plane),
-        worker: keep(worker),
-    })
+    let NetworkSecurityGroups { all, control_plane, worker } = declared_groups(spec);
+    Some(NetworkSecurityGroups { all: keep(all), control_plane: keep(control_plane), worker: keep(worker) })
 }
 
 /// Zones of ordinary subnets. Control plane machines may use the zones with a subnet for their role. In a zone with

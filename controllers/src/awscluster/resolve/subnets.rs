@@ -30,19 +30,13 @@ pub(super) fn resolve(
             continue;
         };
         let Some(seen) = found.subnets.iter().find(|subnet| subnet.id == id) else {
-            problems.add(
-                Reason::NotFound,
-                not_found("subnet", id, "spec.network.subnets", region, &found.account_id),
-            );
+            problems.add(Reason::NotFound, not_found("subnet", id, "spec.network.subnets", region, &found.account_id));
             continue;
         };
         if let Some((vpc_id, path)) = vpc_of(spec, found).filter(|(vpc_id, _)| *vpc_id != seen.vpc_id) {
             problems.add(
                 Reason::Conflict,
-                format!(
-                    "subnet {id} lies in {}, but {path} {vpc_id}: correct one of them",
-                    seen.vpc_id
-                ),
+                format!("subnet {id} lies in {}, but {path} {vpc_id}: correct one of them", seen.vpc_id),
             );
             continue;
         }
@@ -86,10 +80,7 @@ fn with_ids<'a>(spec: &'a AWSClusterSpec, problems: &mut NetworkProblems) -> Vec
         let Some(id) = declared.effective_resource_id() else {
             problems.add(
                 Reason::InvalidSpec,
-                format!(
-                    "{path}: {} is no subnet id: set id or resourceID to subnet-…",
-                    declared.id
-                ),
+                format!("{path}: {} is no subnet id: set id or resourceID to subnet-…", declared.id),
             );
             continue;
         };
@@ -140,10 +131,7 @@ pub(super) fn from_lookup(
 
 /// The type of an edge zone; `None` for an ordinary zone, for which the network has no type.
 fn edge_zone_type(region: &str, zone: &str) -> Option<ZoneType> {
-    zone_type(region, zone)
-        .parse()
-        .ok()
-        .filter(|kind: &ZoneType| kind.is_edge())
+    zone_type(region, zone).parse().ok().filter(|kind: &ZoneType| kind.is_edge())
 }
 
 fn non_empty(text: Option<&String>) -> Option<&str> {

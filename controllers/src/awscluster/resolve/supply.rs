@@ -102,27 +102,13 @@ mod tests {
             ("{id: a}", "{id: a}", NetworkLookup::NoIdentity, Supply::Unverified),
             ("{id: a}", "", failed(), Supply::Unusable),
             ("{id: a}", "{id: a, zoneType: local-zone}", found(), Supply::Undeclared),
-            (
-                "{id: a}",
-                "{id: a, zoneType: local-zone, availabilityZone: z}, {id: b}",
-                failed(),
-                Supply::Unverified,
-            ),
-            (
-                "{id: a}",
-                "{id: b}, {id: a, availabilityZone: z}",
-                failed(),
-                Supply::Usable,
-            ),
+            ("{id: a}", "{id: a, zoneType: local-zone, availabilityZone: z}, {id: b}", failed(), Supply::Unverified),
+            ("{id: a}", "{id: b}, {id: a, availabilityZone: z}", failed(), Supply::Usable),
         ];
         for (declared, published, lookup, expected) in table {
             let spec: AWSClusterSpec = read(&format!("{{network: {{subnets: [{declared}]}}}}"));
             let network: MachineNetwork = read(&format!("{{subnets: [{published}]}}"));
-            assert_eq!(
-                of_subnets(&spec, &network, &lookup),
-                expected,
-                "{declared}; {published}"
-            );
+            assert_eq!(of_subnets(&spec, &network, &lookup), expected, "{declared}; {published}");
         }
     }
 

@@ -12,11 +12,7 @@ fn spec(network: &Value) -> AWSClusterSpec {
 }
 
 fn published(network: &MachineNetwork) -> Published<'_> {
-    Published {
-        network,
-        failure_domains: &[],
-        of_this_spec: true,
-    }
+    Published { network, failure_domains: &[], of_this_spec: true }
 }
 
 fn refused() -> NetworkLookup {
@@ -37,20 +33,14 @@ fn what_was_known_of_subnets_and_vpc_outlives_a_refused_lookup() {
     let spec = spec(&json!({"vpc": {"id": "vpc-0000000a"}, "subnets": [{"id": SUBNET}, {"id": "subnet-0000000c"}]}));
     for lookup in [refused(), NetworkLookup::NoIdentity] {
         let resolved = resolve(&spec, "dev", 6443, &lookup, Some(published(&before)));
-        let added = NetworkSubnet {
-            id: "subnet-0000000c".to_owned(),
-            ..NetworkSubnet::default()
-        };
+        let added = NetworkSubnet { id: "subnet-0000000c".to_owned(), ..NetworkSubnet::default() };
         assert_eq!(resolved.network.subnets, [before.subnets[0].clone(), added]);
         assert_eq!(resolved.network.vpc, before.vpc);
         assert_eq!(resolved.failure_domains.len(), 1);
     }
     let disabled = resolve(&spec, "dev", 6443, &NetworkLookup::Disabled, Some(published(&before)));
     assert_eq!(disabled.failure_domains, []);
-    let elsewhere = AWSClusterSpec {
-        region: Some("eu-west-9".to_owned()),
-        ..spec
-    };
+    let elsewhere = AWSClusterSpec { region: Some("eu-west-9".to_owned()), ..spec };
     let moved = resolve(&elsewhere, "dev", 6443, &refused(), Some(published(&before)));
     assert_eq!((moved.failure_domains, moved.subnets), (vec![], Supply::Unverified));
 }
@@ -64,12 +54,7 @@ fn invalid_ids_are_left_out_of_the_status_and_named() {
     }));
     for lookup in [refused(), NetworkLookup::NoIdentity, NetworkLookup::Disabled] {
         let resolved = resolve(&spec, "dev", 6443, &lookup, None);
-        let ids: Vec<&str> = resolved
-            .network
-            .subnets
-            .iter()
-            .map(|subnet| subnet.id.as_str())
-            .collect();
+        let ids: Vec<&str> = resolved.network.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
         assert_eq!(ids, [SUBNET]);
         assert_eq!(resolved.network.vpc, None);
         assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000a"]);
@@ -132,17 +117,11 @@ fn a_vpc_that_does_not_exist_is_the_first_thing_to_be_told() {
         zone: "eu-west-1a".to_owned(),
         ..Subnet::default()
     };
-    let found = FoundNetwork {
-        subnets: vec![subnet],
-        ..FoundNetwork::default()
-    };
+    let found = FoundNetwork { subnets: vec![subnet], ..FoundNetwork::default() };
     let resolved = resolve(&spec, "dev", 6443, &NetworkLookup::Found(Box::new(found)), None);
     assert_eq!(resolved.condition.reason, Reason::NotFound);
     assert!(
-        resolved
-            .condition
-            .message
-            .starts_with("VPC vpc-00000bad does not exist"),
+        resolved.condition.message.starts_with("VPC vpc-00000bad does not exist"),
         "{}",
         resolved.condition.message
     );
@@ -159,29 +138,18 @@ fn refused_tags_are_all_named_whatever_the_lookup() {
     let resolved = |lookup| resolve(&spec, "dev", 6443, &lookup, None);
     // A network that another release accepted.
     let kept = NetworkLookup::Recorded(Box::new(resolved(NetworkLookup::Disabled).network), vec![]);
-    for lookup in [
-        NetworkLookup::Found(Box::default()),
-        refused(),
-        NetworkLookup::NoIdentity,
-        NetworkLookup::Disabled,
-        kept,
-    ] {
+    for lookup in
+        [NetworkLookup::Found(Box::default()), refused(), NetworkLookup::NoIdentity, NetworkLookup::Disabled, kept]
+    {
         let resolved = resolved(lookup);
         let condition = &resolved.condition;
-        assert_eq!(
-            (condition.status, condition.reason),
-            (ConditionStatus::False, Reason::Conflict)
-        );
+        assert_eq!((condition.status, condition.reason), (ConditionStatus::False, Reason::Conflict));
         for key in ["MachineName", "kubernetes.io/cluster/y"] {
             let named = format!("spec.additionalTags: {key} is a tag of the provider or of AWS: remove it");
             assert!(condition.message.contains(&named), "{}", condition.message);
         }
         assert!(!condition.message.contains("team"), "{}", condition.message);
-        assert_eq!(
-            resolved.blocked,
-            Some(Blocked::All),
-            "no machine of this cluster can be launched"
-        );
+        assert_eq!(resolved.blocked, Some(Blocked::All), "no machine of this cluster can be launched");
     }
 }
 
@@ -197,10 +165,7 @@ fn security_groups_of_unknown_roles_are_named_by_any_lookup() {
         assert_eq!(resolved.condition.reason, Reason::InvalidSpec, "{said}");
         let named = "spec.network.securityGroupOverrides: controlPlane is no role: use one of node, controlplane, lb;";
         // Only the roles of machines have an effect on an unmanaged cluster.
-        assert!(
-            format!("{said};").contains(named) && !said.contains("bastion"),
-            "{said}"
-        );
+        assert!(format!("{said};").contains(named) && !said.contains("bastion"), "{said}");
         assert_eq!(resolved.network.security_groups.unwrap().all, ["sg-0000000b"]);
     }
 }
@@ -219,10 +184,8 @@ fn targets_behind_a_named_load_balancer_outlive_a_refused_lookup() {
     }))
     .unwrap();
     let throttled = CloudError::answered("DescribeLoadBalancers", "Throttling", "slowly");
-    let found = FoundNetwork {
-        named_load_balancers: [("api".to_owned(), Err(throttled))].into(),
-        ..FoundNetwork::default()
-    };
+    let found =
+        FoundNetwork { named_load_balancers: [("api".to_owned(), Err(throttled))].into(), ..FoundNetwork::default() };
     let lookup = NetworkLookup::Found(Box::new(found));
     let targets = |before| {
         let resolved = resolve(&spec, "dev", 6443, &lookup, before);
@@ -247,9 +210,5 @@ fn more_targets_than_a_machine_can_have_are_left_out_and_counted() {
     assert_eq!(problems.blocked(), Some(Blocked::ControlPlane));
     let problem = problems.condition().unwrap();
     assert_eq!(problem.reason, Reason::InvalidSpec);
-    assert!(
-        problem.message.contains("forward to 9 target groups"),
-        "{}",
-        problem.message
-    );
+    assert!(problem.message.contains("forward to 9 target groups"), "{}", problem.message);
 }

@@ -31,29 +31,18 @@ fn tagged() -> Scene {
     for id in ["subnet-0000000a", "subnet-0000000b", "subnet-0000000c"] {
         scene.aws.tag(id, "tier", "private");
     }
-    for (id, role) in [
-        ("sg-0000000a", "node"),
-        ("sg-0000000b", "control-plane"),
-        ("sg-0000000c", "node"),
-    ] {
+    for (id, role) in [("sg-0000000a", "node"), ("sg-0000000b", "control-plane"), ("sg-0000000c", "node")] {
         scene.aws.tag(id, "role", role);
     }
-    scene
-        .aws
-        .tagged_target_group(ARN, "vpc-00000001", TargetKind::Address, &[("role", "api"), ("a", "b")]);
+    scene.aws.tagged_target_group(ARN, "vpc-00000001", TargetKind::Address, &[("role", "api"), ("a", "b")]);
     let elsewhere = ARN.replace("api", "elsewhere");
-    scene
-        .aws
-        .tagged_target_group(&elsewhere, "vpc-00000002", TargetKind::Address, &[("role", "api")]);
+    scene.aws.tagged_target_group(&elsewhere, "vpc-00000002", TargetKind::Address, &[("role", "api")]);
     scene
 }
 
 /// An unmanaged cluster with these parts of `spec.discovery`.
 fn spec(parts: &[&str]) -> String {
-    format!(
-        "region: eu-west-1, unmanaged: true, discovery: {{{}}}",
-        parts.join(", ")
-    )
+    format!("region: eu-west-1, unmanaged: true, discovery: {{{}}}", parts.join(", "))
 }
 
 fn whole() -> String {
@@ -70,9 +59,7 @@ fn groups(pass: &Pass) -> NetworkSecurityGroups {
 
 fn targets(pass: &Pass) -> Vec<&str> {
     let targets = network(pass).control_plane_targets.iter();
-    targets
-        .filter_map(|target| target.target_group_arn.as_deref())
-        .collect()
+    targets.filter_map(|target| target.target_group_arn.as_deref()).collect()
 }
 
 /// The pass after the user has set the annotation to this value.
@@ -101,12 +88,7 @@ async fn everything_is_found_in_one_vpc_and_published() {
         "DescribeRouteTables",
     ];
     assert_eq!(pass.calls, expected);
-    assert_eq!(
-        pass.condition(NETWORK_READY),
-        "True/Ready",
-        "{}",
-        pass.message(NETWORK_READY)
-    );
+    assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{}", pass.message(NETWORK_READY));
     assert_eq!(pass.condition(READY), "True/Ready");
     assert!(pass.status().provisioned());
     assert_eq!(network(&pass).vpc.as_ref().unwrap().id, "vpc-00000001");
@@ -129,70 +111,27 @@ async fn each_field_of_discovery_decides_what_is_published() {
         }
     };
     let published = tagged().pass(&aws_cluster(&whole())).await;
-    let vpc = |filter: &str| {
-        vec![
-            format!("vpc: {{filters: [{filter}]}}"),
-            SUBNETS.into(),
-            GROUPS.into(),
-            TARGETS.into(),
-        ]
-    };
+    let vpc =
+        |filter: &str| vec![format!("vpc: {{filters: [{filter}]}}"), SUBNETS.into(), GROUPS.into(), TARGETS.into()];
     let subnets = |entry: &str| vec![VPC.into(), format!("subnets: [{entry}]"), GROUPS.into(), TARGETS.into()];
     let groups = |part: &str, filter: &str| vec![VPC.into(), SUBNETS.into(), group(part, filter), TARGETS.into()];
-    let (by_name, by_value) = (
-        "{name: group-id, values: [sg-0000000b]}",
-        "{name: 'tag:role', values: [control-plane]}",
-    );
+    let (by_name, by_value) =
+        ("{name: group-id, values: [sg-0000000b]}", "{name: 'tag:role', values: [control-plane]}");
     let table: [(&str, Vec<String>); 12] = [
-        (
-            "discovery.vpc.filters[].name",
-            vpc("{name: 'tag:other', values: [prod]}"),
-        ),
-        (
-            "discovery.vpc.filters[].values[]",
-            vpc("{name: 'tag:cluster', values: [other]}"),
-        ),
-        (
-            "discovery.subnets[].filters[].name",
-            subnets("{filters: [{name: subnet-id, values: [subnet-0000000a]}]}"),
-        ),
-        (
-            "discovery.subnets[].filters[].values[]",
-            subnets("{filters: [{name: 'tag:tier', values: [other]}]}"),
-        ),
-        (
-            "discovery.subnets[].roles[]",
-            subnets("{filters: [{name: 'tag:tier', values: [private]}], roles: [Worker]}"),
-        ),
+        ("discovery.vpc.filters[].name", vpc("{name: 'tag:other', values: [prod]}")),
+        ("discovery.vpc.filters[].values[]", vpc("{name: 'tag:cluster', values: [other]}")),
+        ("discovery.subnets[].filters[].name", subnets("{filters: [{name: subnet-id, values: [subnet-0000000a]}]}")),
+        ("discovery.subnets[].filters[].values[]", subnets("{filters: [{name: 'tag:tier', values: [other]}]}")),
+        ("discovery.subnets[].roles[]", subnets("{filters: [{name: 'tag:tier', values: [private]}], roles: [Worker]}")),
         ("discovery.securityGroups.all.filters[].name", groups("all", by_name)),
-        (
-            "discovery.securityGroups.all.filters[].values[]",
-            groups("all", by_value),
-        ),
-        (
-            "discovery.securityGroups.controlPlane.filters[].name",
-            groups("controlPlane", by_name),
-        ),
-        (
-            "discovery.securityGroups.controlPlane.filters[].values[]",
-            groups("controlPlane", by_value),
-        ),
-        (
-            "discovery.securityGroups.worker.filters[].name",
-            groups("worker", by_name),
-        ),
-        (
-            "discovery.securityGroups.worker.filters[].values[]",
-            groups("worker", by_value),
-        ),
+        ("discovery.securityGroups.all.filters[].values[]", groups("all", by_value)),
+        ("discovery.securityGroups.controlPlane.filters[].name", groups("controlPlane", by_name)),
+        ("discovery.securityGroups.controlPlane.filters[].values[]", groups("controlPlane", by_value)),
+        ("discovery.securityGroups.worker.filters[].name", groups("worker", by_name)),
+        ("discovery.securityGroups.worker.filters[].values[]", groups("worker", by_value)),
         (
             "discovery.controlPlaneTargets.tags{}",
-            vec![
-                VPC.into(),
-                SUBNETS.into(),
-                GROUPS.into(),
-                "controlPlaneTargets: {tags: {role: other}}".into(),
-            ],
+            vec![VPC.into(), SUBNETS.into(), GROUPS.into(), "controlPlaneTargets: {tags: {role: other}}".into()],
         ),
     ];
     for (field, parts) in table {
@@ -210,16 +149,9 @@ async fn named_parts_win_and_are_not_searched_for() {
                  controlPlaneTargets: [{targetGroupARN: 'arn:aws:elasticloadbalancing:eu-west-1:111122223333:\
                  targetgroup/mine/0123456789abcdef'}]";
     let mine = ARN.replace("api", "mine");
-    scene
-        .aws
-        .tagged_target_group(&mine, "vpc-00000001", TargetKind::Address, &[]);
+    scene.aws.tagged_target_group(&mine, "vpc-00000001", TargetKind::Address, &[]);
     let pass = scene.pass(&aws_cluster(&format!("{}, {named}", whole()))).await;
-    assert_eq!(
-        pass.condition(NETWORK_READY),
-        "True/Ready",
-        "{}",
-        pass.message(NETWORK_READY)
-    );
+    assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{}", pass.message(NETWORK_READY));
     assert_eq!(pass.subnet_ids(), ["subnet-0000000b"]);
     assert_eq!(groups(&pass).all, ["sg-0000000b"]);
     assert_eq!(targets(&pass), [mine.as_str()]);
@@ -327,17 +259,12 @@ async fn more_matches_than_a_machine_can_have_are_a_conflict() {
         }
         for number in 0..9 {
             let arn = ARN.replace("api", &format!("many-{number}"));
-            scene
-                .aws
-                .tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[("role", "many")]);
+            scene.aws.tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[("role", "many")]);
         }
         let pass = scene.pass(&aws_cluster(&spec(&[VPC, part]))).await;
         assert_eq!(pass.condition(NETWORK_READY), "False/Conflict");
         let said = pass.message(NETWORK_READY);
-        assert!(
-            said.starts_with(message) && said.ends_with(" and more: narrow it"),
-            "{said}"
-        );
+        assert!(said.starts_with(message) && said.ends_with(" and more: narrow it"), "{said}");
         assert_eq!(groups(&pass), NetworkSecurityGroups::default());
         assert_eq!(targets(&pass), [""; 0]);
     }
@@ -348,17 +275,12 @@ async fn a_vpc_with_very_many_target_groups_is_not_searched() {
     let scene = tagged();
     for number in 0..400 {
         let arn = ARN.replace("api", &format!("other-{number}"));
-        scene
-            .aws
-            .tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[]);
+        scene.aws.tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[]);
     }
     let pass = scene.pass(&aws_cluster(&whole())).await;
     assert_eq!(pass.condition(NETWORK_READY), "False/InvalidSpec");
     let said = pass.message(NETWORK_READY);
-    assert!(
-        said.starts_with("vpc-00000001 has more than 400 target groups, too many to search"),
-        "{said}"
-    );
+    assert!(said.starts_with("vpc-00000001 has more than 400 target groups, too many to search"), "{said}");
     assert!(!pass.calls.contains(&"DescribeTags".to_owned()), "{:?}", pass.calls);
     assert_eq!(pass.subnet_ids().len(), 2, "workers go on");
 }
@@ -368,9 +290,7 @@ async fn a_target_group_of_functions_is_no_target() {
     let scene = tagged();
     let functions = TargetKind::Other("lambda".to_owned());
     let arn = ARN.replace("api", "functions");
-    scene
-        .aws
-        .tagged_target_group(&arn, "vpc-00000001", functions, &[("role", "api")]);
+    scene.aws.tagged_target_group(&arn, "vpc-00000001", functions, &[("role", "api")]);
     let pass = scene.pass(&aws_cluster(&whole())).await;
     assert_eq!(targets(&pass), [ARN]);
 }
@@ -386,14 +306,8 @@ async fn a_subnet_is_for_the_roles_of_all_entries_it_matches() {
             vec![entry("private", control_plane), entry("workers", worker)],
             vec![(&both[..1], true), (&both[1..], false)],
         ),
-        (
-            vec![entry("private", control_plane), entry("'*'", worker)],
-            vec![(&both[..], true), (&both[1..], false)],
-        ),
-        (
-            vec![entry("workers", worker), entry("'*'", "")],
-            vec![(&[][..], true), (&[][..], true)],
-        ),
+        (vec![entry("private", control_plane), entry("'*'", worker)], vec![(&both[..], true), (&both[1..], false)]),
+        (vec![entry("workers", worker), entry("'*'", "")], vec![(&[][..], true), (&[][..], true)]),
     ];
     for (entries, expected) in table {
         let scene = tagged();
@@ -402,9 +316,8 @@ async fn a_subnet_is_for_the_roles_of_all_entries_it_matches() {
         let pass = scene.pass(&aws_cluster(&spec(&[VPC, &subnets, GROUPS]))).await;
         assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{subnets}");
         let subnets = network(&pass).subnets.iter().zip(&pass.status().failure_domains);
-        let found: Vec<_> = subnets
-            .map(|(subnet, zone)| (subnet.roles.as_slice(), zone.control_plane.unwrap()))
-            .collect();
+        let found: Vec<_> =
+            subnets.map(|(subnet, zone)| (subnet.roles.as_slice(), zone.control_plane.unwrap())).collect();
         assert_eq!(found, expected, "{entries:?}");
     }
 }
@@ -420,10 +333,7 @@ async fn a_complete_search_is_repeated_on_request_only() {
 
     let asked = requested(&scene, &later, "now").await;
     assert!(describes(&asked) > 0);
-    assert_eq!(
-        asked.subnet_ids(),
-        ["subnet-0000000a", "subnet-0000000b", "subnet-0000000d"]
-    );
+    assert_eq!(asked.subnet_ids(), ["subnet-0000000a", "subnet-0000000b", "subnet-0000000d"]);
     let observed = asked.status().discovery.as_ref().unwrap();
     assert_eq!(observed.observed_request, "now");
 
@@ -431,11 +341,7 @@ async fn a_complete_search_is_repeated_on_request_only() {
     let restarted = Scene::new();
     let after = restarted.pass(&asked.cluster).await;
     assert_eq!((describes(&after), after.wrote), (0, false));
-    assert_eq!(
-        describes(&requested(&restarted, &after, "again").await),
-        1,
-        "no VPC is tagged there"
-    );
+    assert_eq!(describes(&requested(&restarted, &after, "again").await), 1, "no VPC is tagged there");
 }
 
 #[tokio::test]
@@ -454,9 +360,7 @@ async fn a_request_that_fails_is_repeated_and_keeps_the_network() {
     let scene = tagged();
     let first = scene.pass(&aws_cluster(&whole())).await;
     scene.kubernetes.advance(Duration::from_secs(3600));
-    scene
-        .aws
-        .fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
+    scene.aws.fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
     let mut pass = requested(&scene, &first, "now").await;
     for action in ["DescribeVpcs", "DescribeSubnets", "DescribeTargetGroups"] {
         assert_eq!(pass.condition(READY), "True/Failed");
@@ -480,14 +384,10 @@ async fn ids_found_for_another_spec_are_not_kept_but_zones_are() {
     let scene = tagged();
     let fine = scene.pass(&aws_cluster(&whole())).await;
     let throttle = || {
-        scene
-            .aws
-            .fail_next("DescribeVpcs", refused("DescribeVpcs", "RequestLimitExceeded"));
+        scene.aws.fail_next("DescribeVpcs", refused("DescribeVpcs", "RequestLimitExceeded"));
     };
     throttle();
-    let mut pass = scene
-        .edited(&fine, &format!("{}, additionalTags: {{team: a}}", whole()))
-        .await;
+    let mut pass = scene.edited(&fine, &format!("{}, additionalTags: {{team: a}}", whole())).await;
     for _ in 0..2 {
         assert_eq!(pass.condition(NETWORK_READY), "False/Throttled");
         assert_eq!(pass.subnet_ids(), [""; 0]);
@@ -502,9 +402,7 @@ async fn ids_found_for_another_spec_are_not_kept_but_zones_are() {
     }
     let recovered = scene.after(&pass, Duration::from_secs(60)).await;
     assert_eq!(network(&recovered).subnets, network(&fine).subnets);
-    let moved = scene
-        .edited(&recovered, &whole().replace("eu-west-1", "eu-west-9"))
-        .await;
+    let moved = scene.edited(&recovered, &whole().replace("eu-west-1", "eu-west-9")).await;
     assert_eq!(moved.zones(), [""; 0], "nothing is known of another region");
 }
 
@@ -512,9 +410,7 @@ async fn ids_found_for_another_spec_are_not_kept_but_zones_are() {
 async fn a_failed_search_delays_provisioned_by_the_grace_period() {
     let scene = tagged();
     for _ in 0..20 {
-        scene
-            .aws
-            .fail_next("DescribeVpcs", refused("DescribeVpcs", "UnauthorizedOperation"));
+        scene.aws.fail_next("DescribeVpcs", refused("DescribeVpcs", "UnauthorizedOperation"));
     }
     let mut pass = scene.pass(&aws_cluster(&whole())).await;
     let mut waited = Duration::ZERO;

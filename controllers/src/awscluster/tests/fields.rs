@@ -49,25 +49,15 @@ async fn each_field_has_its_effect() {
 #[tokio::test]
 async fn the_endpoint_needs_host_and_port() {
     for (half, says) in [
-        (
-            "{host: api.example.org}",
-            "has the host api.example.org and no port: set port",
-        ),
-        (
-            "{host: api.example.org, port: 0}",
-            "has the host api.example.org and no port: set port",
-        ),
+        ("{host: api.example.org}", "has the host api.example.org and no port: set port"),
+        ("{host: api.example.org, port: 0}", "has the host api.example.org and no port: set port"),
         ("{port: 6443}", "has the port 6443 and no host: set host"),
     ] {
         let pass = pass(&format!("{NETWORK}, controlPlaneEndpoint: {half}")).await;
         let endpoint = ConditionType::ControlPlaneEndpointReady;
         assert_eq!(pass.condition(endpoint), "False/MissingField", "{half}");
         let message = format!("spec.controlPlaneEndpoint {says}");
-        assert!(
-            pass.message(endpoint).starts_with(&message),
-            "{}",
-            pass.message(endpoint)
-        );
+        assert!(pass.message(endpoint).starts_with(&message), "{}", pass.message(endpoint));
     }
 }
 
@@ -156,10 +146,7 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
             "s3Bucket.controlPlaneIAMInstanceProfile",
             "s3Bucket: {name: boot, controlPlaneIAMInstanceProfile: control-plane}".to_owned(),
         ),
-        (
-            "s3Bucket.nodesIAMInstanceProfiles",
-            "s3Bucket: {name: boot, nodesIAMInstanceProfiles: [nodes]}".to_owned(),
-        ),
+        ("s3Bucket.nodesIAMInstanceProfiles", "s3Bucket: {name: boot, nodesIAMInstanceProfiles: [nodes]}".to_owned()),
         (
             "s3Bucket.additionalIAMRoles",
             "s3Bucket: {name: boot, additionalIAMRoles: [{name: reader, prefix: node-config}]}".to_owned(),
@@ -169,61 +156,31 @@ async fn managed_mode_fields_are_named_and_ignored_when_unmanaged() {
             "network.additionalControlPlaneIngressRules",
             format!("network: {{additionalControlPlaneIngressRules: {rules}}}"),
         ),
-        (
-            "network.additionalNodeIngressRules",
-            format!("network: {{additionalNodeIngressRules: {rules}}}"),
-        ),
-        (
-            "network.nodePortIngressRuleCidrBlocks",
-            "network: {nodePortIngressRuleCidrBlocks: [10.0.0.0/8]}".to_owned(),
-        ),
+        ("network.additionalNodeIngressRules", format!("network: {{additionalNodeIngressRules: {rules}}}")),
+        ("network.nodePortIngressRuleCidrBlocks", "network: {nodePortIngressRuleCidrBlocks: [10.0.0.0/8]}".to_owned()),
         ("network.subnets[].cidrBlock", subnet("cidrBlock: 10.9.0.0/24")),
-        (
-            "network.subnets[].ipv6CidrBlock",
-            subnet("ipv6CidrBlock: 2001:db8:1234:1a00::/64"),
-        ),
+        ("network.subnets[].ipv6CidrBlock", subnet("ipv6CidrBlock: 2001:db8:1234:1a00::/64")),
         ("network.subnets[].natGatewayId", subnet("natGatewayId: nat-00000001")),
         ("network.subnets[].parentZoneName", subnet("parentZoneName: eu-west-1b")),
         ("network.subnets[].routeTableId", subnet("routeTableId: rtb-00000001")),
-        (
-            "network.vpc.availabilityZoneSelection",
-            vpc("availabilityZoneSelection: Random"),
-        ),
-        (
-            "network.vpc.availabilityZoneUsageLimit",
-            vpc("availabilityZoneUsageLimit: 1"),
-        ),
+        ("network.vpc.availabilityZoneSelection", vpc("availabilityZoneSelection: Random")),
+        ("network.vpc.availabilityZoneUsageLimit", vpc("availabilityZoneUsageLimit: 1")),
         ("network.vpc.carrierGatewayId", vpc("carrierGatewayId: cagw-00000001")),
         ("network.vpc.cidrBlock", vpc("cidrBlock: 10.9.0.0/16")),
-        (
-            "network.vpc.elasticIpPool",
-            vpc("elasticIpPool: {publicIpv4Pool: amazon}"),
-        ),
-        (
-            "network.vpc.emptyRoutesDefaultVPCSecurityGroup",
-            vpc("emptyRoutesDefaultVPCSecurityGroup: true"),
-        ),
+        ("network.vpc.elasticIpPool", vpc("elasticIpPool: {publicIpv4Pool: amazon}")),
+        ("network.vpc.emptyRoutesDefaultVPCSecurityGroup", vpc("emptyRoutesDefaultVPCSecurityGroup: true")),
         ("network.vpc.internetGatewayId", vpc("internetGatewayId: igw-00000001")),
         ("network.vpc.ipamPool", vpc("ipamPool: {id: ipam-pool-1}")),
         ("network.vpc.ipv6", vpc("ipv6: {}")),
-        (
-            "network.vpc.privateDnsHostnameTypeOnLaunch",
-            vpc("privateDnsHostnameTypeOnLaunch: ip-name"),
-        ),
-        (
-            "network.vpc.secondaryCidrBlocks",
-            vpc("secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]"),
-        ),
+        ("network.vpc.privateDnsHostnameTypeOnLaunch", vpc("privateDnsHostnameTypeOnLaunch: ip-name")),
+        ("network.vpc.secondaryCidrBlocks", vpc("secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]")),
         ("network.vpc.subnetSchema", vpc("subnetSchema: PreferPublic")),
         ("network.vpc.tags", vpc("tags: {team: a}")),
     ])
     .into_iter()
     .flat_map(|(field, set)| {
         let of_secondary = set.replace("controlPlaneLoadBalancer", "secondaryControlPlaneLoadBalancer");
-        let secondary = (
-            format!("secondary{}{}", "C", field.strip_prefix('c').unwrap_or_default()),
-            of_secondary,
-        );
+        let secondary = (format!("secondary{}{}", "C", field.strip_prefix('c').unwrap_or_default()), of_secondary);
         let has_secondary = field.starts_with("controlPlaneLoadBalancer");
         std::iter::once((field.to_owned(), set)).chain(has_secondary.then_some(secondary))
     })

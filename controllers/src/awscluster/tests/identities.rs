@@ -37,9 +37,7 @@ async fn the_default_identity_must_allow_the_namespace() {
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
     assert_eq!(pass.condition(IDENTITY_READY), "True/Ready");
     for spec in ["", "allowedNamespaces: {list: [team-b]}"] {
-        scene
-            .kubernetes
-            .identity_object("AWSClusterControllerIdentity", "default", spec);
+        scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", spec);
         let pass = scene.pass(&aws_cluster(NETWORK)).await;
         assert_held_back(&pass, "False/NotAllowed");
         assert!(pass.message(IDENTITY_READY).contains("namespace team-a"));
@@ -50,9 +48,7 @@ async fn the_default_identity_must_allow_the_namespace() {
 async fn a_namespace_is_allowed_by_its_labels() {
     let scene = Scene::new();
     let selector = "allowedNamespaces: {selector: {matchLabels: {stage: prod}}}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", selector);
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", selector);
     assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
     scene.kubernetes.label_namespace("team-a", "stage", "prod");
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
@@ -63,9 +59,7 @@ async fn a_namespace_is_allowed_by_its_labels() {
 async fn a_namespace_with_unknown_labels_is_not_allowed_by_the_lack_of_a_label() {
     let scene = Scene::new();
     let selector = "allowedNamespaces: {selector: {matchExpressions: [{key: tenant, operator: DoesNotExist}]}}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", selector);
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", selector);
     assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
     scene.kubernetes.label_namespace("team-a", "stage", "prod");
     let pass = scene.pass(&aws_cluster(NETWORK)).await;
@@ -77,11 +71,7 @@ async fn a_missing_identity_is_named() {
     let scene = Scene::new();
     let pass = scene.pass(&with_identity("AWSClusterRoleIdentity", "team")).await;
     assert_held_back(&pass, "False/NotFound");
-    assert!(
-        pass.message(IDENTITY_READY).contains("AWSClusterRoleIdentity/team"),
-        "{}",
-        pass.message(IDENTITY_READY)
-    );
+    assert!(pass.message(IDENTITY_READY).contains("AWSClusterRoleIdentity/team"), "{}", pass.message(IDENTITY_READY));
     assert_eq!(pass.events.len(), 1);
 }
 
@@ -90,9 +80,7 @@ async fn every_hop_of_a_chain_of_roles_must_allow_the_namespace() {
     let scene = Scene::new();
     let source = "sourceIdentityRef: {kind: AWSClusterRoleIdentity, name: hub}";
     let team = format!("roleARN: 'arn:aws:iam::1:role/team', allowedNamespaces: {{}}, {source}");
-    scene
-        .kubernetes
-        .identity_object("AWSClusterRoleIdentity", "team", &team);
+    scene.kubernetes.identity_object("AWSClusterRoleIdentity", "team", &team);
     let hub = "roleARN: 'arn:aws:iam::1:role/hub', allowedNamespaces: {list: [team-b]}";
     scene.kubernetes.identity_object("AWSClusterRoleIdentity", "hub", hub);
     let pass = scene.pass(&with_identity("AWSClusterRoleIdentity", "team")).await;
@@ -119,9 +107,7 @@ async fn roles_that_assume_each_other_end_in_a_condition() {
 async fn an_incomplete_secret_is_named_and_a_complete_one_recovers() {
     let scene = Scene::new();
     let spec = "secretRef: keys, allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    scene.kubernetes.identity_object("AWSClusterStaticIdentity", "key", spec);
     let missing = scene.pass(&static_identity()).await;
     assert_held_back(&missing, "False/NotFound");
     assert!(missing.message(IDENTITY_READY).contains("Secret capa-rs-system/keys"));
@@ -146,9 +132,7 @@ async fn the_network_is_looked_up_as_soon_as_the_identity_can_be_used() {
     assert!(matches!(without.next, Next::Requeue(_)), "its Secret is not watched");
 
     let spec = "secretRef: keys, allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    scene.kubernetes.identity_object("AWSClusterStaticIdentity", "key", spec);
     scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
     let mended = scene.after(&without, Duration::from_secs(5)).await;
     assert_eq!(mended.calls, LOOKUP);
@@ -160,18 +144,14 @@ async fn the_network_is_looked_up_as_soon_as_the_identity_can_be_used() {
 async fn a_lost_identity_makes_ready_false_and_keeps_the_network() {
     let scene = Scene::new();
     let before = scene.pass(&aws_cluster(NETWORK)).await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     let lost = scene.after(&before, Duration::from_secs(600)).await;
     assert_eq!(lost.condition(READY), "False/NotFound");
     assert!(lost.status().provisioned());
     assert_eq!(lost.status().network, before.status().network);
     assert_eq!(lost.zones(), before.zones());
 
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
     let found = scene.after(&lost, Duration::from_secs(5)).await;
     assert_eq!(found.condition(READY), "True/Ready");
     assert_eq!(found.condition(ConditionType::NetworkReady), "True/Ready");
@@ -202,9 +182,7 @@ async fn refused_credentials_delay_provisioned_and_hold_ready_back() {
 async fn a_rotated_secret_is_another_client_at_the_next_pass() {
     let scene = Scene::new();
     let spec = "secretRef: keys, allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    scene.kubernetes.identity_object("AWSClusterStaticIdentity", "key", spec);
     scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
     let before = scene.pass(&static_identity()).await;
     let unchanged = scene.pass(&before.cluster).await;
@@ -213,27 +191,14 @@ async fn a_rotated_secret_is_another_client_at_the_next_pass() {
     let rotated = scene.pass(&before.cluster).await;
     assert_eq!(rotated.calls, ["GetCallerIdentity"]);
     let kind = IdentityKind::AWSClusterStaticIdentity;
-    assert_eq!(
-        before
-            .status()
-            .network
-            .as_ref()
-            .unwrap()
-            .identity_ref
-            .as_ref()
-            .unwrap()
-            .kind,
-        kind
-    );
+    assert_eq!(before.status().network.as_ref().unwrap().identity_ref.as_ref().unwrap().kind, kind);
 }
 
 #[tokio::test]
 async fn an_unread_secret_is_named_and_keeps_a_cluster_ready() {
     let scene = Scene::new();
     let spec = "secretRef: keys, allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterStaticIdentity", "key", spec);
+    scene.kubernetes.identity_object("AWSClusterStaticIdentity", "key", spec);
     let refuse = || {
         let answer = Some((403, "Forbidden"));
         scene.kubernetes.refuse_secret("capa-rs-system", "keys", answer);
@@ -241,10 +206,7 @@ async fn an_unread_secret_is_named_and_keeps_a_cluster_ready() {
     refuse();
     let unread = scene.pass(&static_identity()).await;
     assert_held_back(&unread, "False/Failed");
-    assert_eq!(
-        unread.message(IDENTITY_READY),
-        "Secret capa-rs-system/keys cannot be read: 403 Forbidden"
-    );
+    assert_eq!(unread.message(IDENTITY_READY), "Secret capa-rs-system/keys cannot be read: 403 Forbidden");
     assert!(matches!(unread.next, Next::Requeue(_)));
     scene.kubernetes.put_secret("capa-rs-system", "keys", &KEYS);
     let read = scene.after(&unread, Duration::from_secs(5)).await;

@@ -18,11 +18,7 @@ const READY: ConditionType = ConditionType::Ready;
 /// An unmanaged cluster with this `spec.network`, and a security group unless it has one.
 fn network(network: &str) -> String {
     let groups = ", securityGroupOverrides: {node: sg-0000000a}";
-    let groups = if network.contains("securityGroupOverrides") {
-        ""
-    } else {
-        groups
-    };
+    let groups = if network.contains("securityGroupOverrides") { "" } else { groups };
     format!("region: eu-west-1, unmanaged: true, network: {{{network}{groups}}}")
 }
 
@@ -47,12 +43,7 @@ async fn a_complete_lookup_sets_provisioned_and_publishes_the_network() {
     assert_eq!(pass.condition(READY), "True/Ready");
     assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
     assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
-    assert!(
-        pass.status()
-            .failure_domains
-            .iter()
-            .all(|zone| zone.control_plane == Some(true))
-    );
+    assert!(pass.status().failure_domains.iter().all(|zone| zone.control_plane == Some(true)));
     let network = published(&pass);
     assert_eq!(network.region.as_deref(), Some("eu-west-1"));
     assert_eq!(network.vpc.as_ref().unwrap().cidr_blocks, ["10.0.0.0/16"]);
@@ -131,13 +122,7 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
             &["subnet-0000000a"],
             "True/InvalidSpec",
         ),
-        (
-            "vpc: {id: vpc-0000000f}",
-            "False/NotFound",
-            "VPC vpc-0000000f does not exist",
-            &[],
-            "False/NotFound",
-        ),
+        ("vpc: {id: vpc-0000000f}", "False/NotFound", "VPC vpc-0000000f does not exist", &[], "False/NotFound"),
         (
             "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a}, {id: subnet-0000000c}]",
             "False/Conflict",
@@ -184,10 +169,7 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
         let said = pass.message(NETWORK_READY);
         assert!(said.contains(message), "{spec}: {said}");
         assert_eq!(pass.subnet_ids(), subnets, "{spec}");
-        assert!(
-            pass.status().provisioned(),
-            "{spec}: rules and wrong parts hold nothing back"
-        );
+        assert!(pass.status().provisioned(), "{spec}: rules and wrong parts hold nothing back");
         assert_eq!(pass.condition(READY), ready, "{spec}");
         assert!(pass.message(READY).contains(message), "{spec}: {}", pass.message(READY));
         assert_eq!(delay(&pass), 5, "{spec}");
@@ -220,59 +202,35 @@ async fn what_the_user_mends_in_aws_is_seen_at_the_next_lookup() {
 #[tokio::test]
 async fn passes_in_between_cost_no_look_but_a_request_does() {
     let scene = Scene::new();
-    let broken = scene
-        .pass(&aws_cluster(&network("subnets: [{id: subnet-0000000f}]")))
-        .await;
+    let broken = scene.pass(&aws_cluster(&network("subnets: [{id: subnet-0000000f}]"))).await;
     let touched = scene.after(&broken, Duration::from_secs(2)).await;
-    assert!(
-        touched.calls.iter().all(|call| !call.starts_with("Describe")),
-        "{:?}",
-        touched.calls
-    );
+    assert!(touched.calls.iter().all(|call| !call.starts_with("Describe")), "{:?}", touched.calls);
     assert_eq!(touched.condition(NETWORK_READY), "False/NotFound");
 
     let mut asking = touched.cluster.clone();
     let annotation = (PREFLIGHT_REQUESTED_ANNOTATION.to_owned(), "now".to_owned());
     asking.metadata.annotations = Some([annotation].into());
     let asked = scene.pass(&asking).await;
-    assert!(
-        asked.calls.iter().any(|call| call == "DescribeSubnets"),
-        "{:?}",
-        asked.calls
-    );
+    assert!(asked.calls.iter().any(|call| call == "DescribeSubnets"), "{:?}", asked.calls);
 }
 
 #[tokio::test]
 async fn ready_falls_only_when_no_subnet_is_left() {
     let scene = Scene::new();
     let fine = scene.pass(&aws_cluster(NETWORK)).await;
-    let one_lost = scene
-        .edited(
-            &fine,
-            &network("subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]"),
-        )
-        .await;
+    let one_lost = scene.edited(&fine, &network("subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]")).await;
     assert_eq!(one_lost.condition(READY), "True/NotFound");
-    let all_lost = scene
-        .edited(&one_lost, &network("subnets: [{id: subnet-0000000f}]"))
-        .await;
+    let all_lost = scene.edited(&one_lost, &network("subnets: [{id: subnet-0000000f}]")).await;
     assert_eq!(all_lost.condition(READY), "False/NotFound");
-    assert!(
-        all_lost.status().provisioned(),
-        "what Cluster API has once seen is never taken back"
-    );
+    assert!(all_lost.status().provisioned(), "what Cluster API has once seen is never taken back");
 }
 
 #[tokio::test]
 async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
     let scene = Scene::new();
     let fine = scene.pass(&aws_cluster(NETWORK)).await;
-    scene
-        .aws
-        .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
-    let throttled = scene
-        .edited(&fine, &format!("{NETWORK}, additionalTags: {{team: a}}"))
-        .await;
+    scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    let throttled = scene.edited(&fine, &format!("{NETWORK}, additionalTags: {{team: a}}")).await;
     assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
     assert_eq!(throttled.zones(), ["eu-west-1a", "eu-west-1b"], "what was known stays");
     assert_eq!(throttled.condition(READY), "True/Throttled");
@@ -286,9 +244,7 @@ async fn a_throttled_lookup_after_provisioning_leaves_ready_alone() {
 async fn a_rate_limited_lookup_is_made_at_its_reserved_time() {
     let scene = Scene::new();
     let turn = Duration::from_millis(1234);
-    scene
-        .aws
-        .fail_next("DescribeSubnets", CloudError::deferred("DescribeSubnets", turn));
+    scene.aws.fail_next("DescribeSubnets", CloudError::deferred("DescribeSubnets", turn));
     let deferred = scene.pass(&aws_cluster(NETWORK)).await;
     assert_eq!(deferred.condition(NETWORK_READY), "False/Throttled");
     assert_eq!(deferred.next, Next::Requeue(turn));
@@ -317,11 +273,7 @@ async fn a_lookup_that_the_rates_interrupt_is_continued() {
     assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
     let [subnets, balancers] =
         ["DescribeSubnets", "DescribeLoadBalancers"].map(|action| calls.iter().filter(|call| *call == action).count());
-    assert_eq!(
-        (subnets, balancers),
-        (1, names.len()),
-        "what AWS has answered is not asked again"
-    );
+    assert_eq!((subnets, balancers), (1, names.len()), "what AWS has answered is not asked again");
 }
 
 #[tokio::test]
@@ -329,26 +281,16 @@ async fn targets_follow_the_port_of_an_endpoint_that_is_set_later() {
     let scene = Scene::new();
     let groups = ["a", "b"]
         .map(|name| format!("arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/{name}/0123456789abcdef"));
-    scene
-        .aws
-        .load_balancer_with("api", &[(6443, &groups[0]), (443, &groups[1])]);
-    let spec = aws_cluster(&format!(
-        "{NETWORK}, controlPlaneLoadBalancer: {{name: api, loadBalancerType: nlb}}"
-    ));
+    scene.aws.load_balancer_with("api", &[(6443, &groups[0]), (443, &groups[1])]);
+    let spec = aws_cluster(&format!("{NETWORK}, controlPlaneLoadBalancer: {{name: api, loadBalancerType: nlb}}"));
     let before = scene.pass(&spec).await;
     let target = |pass: &Pass| pass.status().network.clone().unwrap().control_plane_targets[0].clone();
     assert_eq!(target(&before), ControlPlaneTarget::target_group(&groups[0]));
-    scene
-        .kubernetes
-        .put_cluster(owner("{controlPlaneEndpoint: {host: api, port: 443}}"));
+    scene.kubernetes.put_cluster(owner("{controlPlaneEndpoint: {host: api, port: 443}}"));
     let after = scene.after(&before, Duration::from_secs(10)).await;
     assert_eq!(target(&after), ControlPlaneTarget::target_group(&groups[1]));
     let at_rest = scene.after(&after, Duration::from_secs(10)).await;
-    assert!(
-        at_rest.calls.iter().all(|call| call == "GetCallerIdentity"),
-        "{:?}",
-        at_rest.calls
-    );
+    assert!(at_rest.calls.iter().all(|call| call == "GetCallerIdentity"), "{:?}", at_rest.calls);
 }
 
 #[tokio::test]
@@ -370,9 +312,7 @@ async fn a_failing_lookup_delays_provisioned_by_the_grace_period() {
     let scene = Scene::new();
     let spec = network("subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: subnet-0000000b}]");
     for _ in 0..20 {
-        scene
-            .aws
-            .fail_next("DescribeSubnets", refused("DescribeSubnets", "UnauthorizedOperation"));
+        scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "UnauthorizedOperation"));
     }
     let mut pass = scene.pass(&aws_cluster(&spec)).await;
     let mut waited = 0;
@@ -394,16 +334,10 @@ async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
     let reference = "kind: AWSClusterStaticIdentity, name: key";
     let cluster = aws_cluster(&format!("{NETWORK}, identityRef: {{{reference}}}"));
     let without_identity = scene.pass(&cluster).await;
-    scene.kubernetes.identity_object(
-        "AWSClusterStaticIdentity",
-        "key",
-        "secretRef: key, allowedNamespaces: {}",
-    );
+    scene.kubernetes.identity_object("AWSClusterStaticIdentity", "key", "secretRef: key, allowedNamespaces: {}");
     let keys = [("AccessKeyID", "AKIA"), ("SecretAccessKey", "s")];
     scene.kubernetes.put_secret("capa-rs-system", "key", &keys);
-    scene
-        .aws
-        .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
     let throttled = scene.after(&without_identity, Duration::from_secs(3600)).await;
     assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
     assert!(!throttled.status().provisioned());
@@ -417,9 +351,7 @@ async fn disabled_lookups_mean_no_call_and_unknown_zones_are_named() {
         "vpc: {id: vpc-00000001}, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}, {id: \
          subnet-0000000b}]",
     );
-    let pass = scene
-        .pass(&aws_cluster(&format!("{spec}, preflight: {{mode: Disabled}}")))
-        .await;
+    let pass = scene.pass(&aws_cluster(&format!("{spec}, preflight: {{mode: Disabled}}"))).await;
     assert_eq!(pass.calls, [""; 0]);
     assert_eq!(scene.aws.regions(), [""; 0], "not even a client is made");
     assert!(pass.status().provisioned());
@@ -449,9 +381,7 @@ async fn a_subnet_is_public_by_its_own_or_the_main_route_table() {
     for main_leads in [false, true] {
         let scene = Scene::new();
         scene.aws.main_route_to_internet("vpc-00000001", main_leads);
-        scene
-            .aws
-            .own_route_table("subnet-0000000b", "vpc-00000001", !main_leads);
+        scene.aws.own_route_table("subnet-0000000b", "vpc-00000001", !main_leads);
         let pass = scene.pass(&aws_cluster(NETWORK)).await;
         let public: Vec<_> = published(&pass).subnets.iter().map(|subnet| subnet.public).collect();
         assert_eq!(public, [Some(main_leads), Some(!main_leads)]);
@@ -471,10 +401,7 @@ async fn an_unreadable_load_balancer_delays_control_planes_only() {
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     let scene = Scene::new();
     scene.aws.load_balancer("api", 6443, arn);
-    scene.aws.fail_next(
-        "DescribeLoadBalancers",
-        refused("DescribeLoadBalancers", "AccessDenied"),
-    );
+    scene.aws.fail_next("DescribeLoadBalancers", refused("DescribeLoadBalancers", "AccessDenied"));
     let spec = |name: &str| format!("{NETWORK}, controlPlaneLoadBalancer: {{name: {name}, loadBalancerType: nlb}}");
     let pass = scene.pass(&aws_cluster(&spec("api"))).await;
     assert!(pass.status().provisioned(), "workers go on");
@@ -487,15 +414,9 @@ async fn an_unreadable_load_balancer_delays_control_planes_only() {
     let found = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
     assert_eq!(found.condition(NETWORK_READY), "True/Ready");
     assert_eq!(published(&found).pending_control_plane_targets, None);
-    assert_eq!(
-        published(&found).control_plane_targets[0].target_group_arn.as_deref(),
-        Some(arn)
-    );
+    assert_eq!(published(&found).control_plane_targets[0].target_group_arn.as_deref(), Some(arn));
 
-    scene.aws.fail_next(
-        "DescribeLoadBalancers",
-        refused("DescribeLoadBalancers", "AccessDenied"),
-    );
+    scene.aws.fail_next("DescribeLoadBalancers", refused("DescribeLoadBalancers", "AccessDenied"));
     let renamed = scene.edited(&found, &spec("other")).await;
     let targets_of = |pass: &Pass| published(pass).control_plane_targets.clone();
     assert_eq!(targets_of(&renamed), [], "they are those of another load balancer");

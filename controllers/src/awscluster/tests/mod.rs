@@ -34,13 +34,8 @@ const NETWORK: &str = "region: eu-west-1, unmanaged: true, network: {vpc: {id: v
     subnets: [{id: subnet-0000000a}, {id: subnet-0000000b}], \
     securityGroupOverrides: {node: sg-0000000a, controlplane: sg-0000000b}}";
 
-const LOOKUP: [&str; 5] = [
-    "GetCallerIdentity",
-    "DescribeSubnets",
-    "DescribeSecurityGroups",
-    "DescribeVpcs",
-    "DescribeRouteTables",
-];
+const LOOKUP: [&str; 5] =
+    ["GetCallerIdentity", "DescribeSubnets", "DescribeSecurityGroups", "DescribeVpcs", "DescribeRouteTables"];
 
 struct Scene {
     journal: Journal,
@@ -98,31 +93,17 @@ impl Scene {
             identity_namespace: "capa-rs-system".into(),
             known_details: KnownDetails::default(),
         };
-        Self {
-            journal,
-            kubernetes,
-            aws,
-            context,
-            managed,
-        }
+        Self { journal, kubernetes, aws, context, managed }
     }
 
     async fn pass(&self, cluster: &AWSCluster) -> Pass {
         self.journal.take();
-        let outcome = Box::pin(reconcile(cluster.clone(), &self.context, &self.managed))
-            .await
-            .unwrap();
+        let outcome = Box::pin(reconcile(cluster.clone(), &self.context, &self.managed)).await.unwrap();
         let mut cluster = outcome.object;
         let status = outcome.status.or_else(|| cluster.status.clone());
         let wrote = status != cluster.status;
         cluster.status = status;
-        Pass {
-            cluster,
-            wrote,
-            next: outcome.next,
-            events: outcome.events,
-            calls: self.journal.take(),
-        }
+        Pass { cluster, wrote, next: outcome.next, events: outcome.events, calls: self.journal.take() }
     }
 
     /// The next pass over the same object, `later`.

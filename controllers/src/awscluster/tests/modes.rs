@@ -39,10 +39,7 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
     let by_annotation = scene.pass(&annotated).await;
     scene.kubernetes.put_cluster(owner("{paused: true}"));
     let by_cluster = scene.pass(&before.cluster).await;
-    let by_whom = [
-        "AWSCluster has the cluster.x-k8s.io/paused annotation",
-        "Cluster spec.paused is set to true",
-    ];
+    let by_whom = ["AWSCluster has the cluster.x-k8s.io/paused annotation", "Cluster spec.paused is set to true"];
     for (paused, by_whom) in [by_annotation, by_cluster].into_iter().zip(by_whom) {
         assert_eq!(paused.condition(ConditionType::Paused), "True/Paused");
         assert_eq!(paused.message(ConditionType::Paused), by_whom);
@@ -108,11 +105,7 @@ async fn ready_but_unprovisioned_external_clusters_get_one_warning() {
     assert_eq!(half.events[0].reason, "ManagedByStatusIncomplete");
     assert_eq!(scene.pass(&cluster).await.events, [], "said once");
     cluster.metadata.generation = Some(2);
-    assert_eq!(
-        scene.pass(&cluster).await.events.len(),
-        1,
-        "another spec, another warning"
-    );
+    assert_eq!(scene.pass(&cluster).await.events.len(), 1, "another spec, another warning");
     let status = cluster.status.get_or_insert_default();
     status.initialization.get_or_insert_default().provisioned = Some(true);
     assert_eq!(scene.pass(&cluster).await.events, []);
@@ -125,15 +118,9 @@ async fn a_cluster_that_cannot_be_managed_yet_keeps_its_finalizer() {
     cluster.finalizers_mut().push(meta::CLUSTER_FINALIZER.into());
     let pass = scene.pass(&cluster).await;
     assert_eq!(pass.condition(ConditionType::Ready), "False/NotManagedYet");
-    assert!(
-        pass.message(ConditionType::Ready).contains("spec.unmanaged: true"),
-        "names what helps"
-    );
+    assert!(pass.message(ConditionType::Ready).contains("spec.unmanaged: true"), "names what helps");
     assert_eq!(pass.events.len(), 1);
-    assert_eq!(
-        (pass.events[0].warning, pass.events[0].reason.as_str()),
-        (true, "NotManagedYet")
-    );
+    assert_eq!((pass.events[0].warning, pass.events[0].reason.as_str()), (true, "NotManagedYet"));
     assert_eq!(pass.calls, [""; 0]);
     assert_eq!(pass.cluster.finalizers(), [meta::CLUSTER_FINALIZER]);
 }
@@ -221,16 +208,9 @@ async fn a_mark_that_a_move_left_behind_freezes_no_cluster() {
     assert!(pass.status().provisioned());
     assert_eq!(pass.condition(ConditionType::Paused), "False/MoveInterrupted");
     assert_eq!(pass.condition(ConditionType::Ready), "True/Ready");
-    assert!(
-        pass.events
-            .iter()
-            .any(|event| event.warning && event.reason == "MoveInterrupted")
-    );
+    assert!(pass.events.iter().any(|event| event.warning && event.reason == "MoveInterrupted"));
     scene.kubernetes.put_cluster(owner("{paused: true}"));
-    assert_eq!(
-        scene.pass(&marked).await.condition(ConditionType::Paused),
-        "True/Paused"
-    );
+    assert_eq!(scene.pass(&marked).await.condition(ConditionType::Paused), "True/Paused");
 }
 
 #[tokio::test]
@@ -241,11 +221,7 @@ async fn the_mark_of_a_move_keeps_the_status_of_another_controller() {
     annotations.insert(meta::DELETE_FOR_MOVE_ANNOTATION.into(), String::new());
     let pass = scene.pass(&marked).await;
     assert_eq!(pass.condition(ConditionType::Paused), "False/MoveInterrupted");
-    let types = pass
-        .status()
-        .conditions
-        .iter()
-        .map(|condition| condition.type_.as_str());
+    let types = pass.status().conditions.iter().map(|condition| condition.type_.as_str());
     assert_eq!(types.collect::<Vec<_>>(), [ConditionType::Paused.as_str()]);
 }
 
@@ -268,35 +244,20 @@ async fn the_endpoint_is_adopted_and_never_waited_for() {
     assert_eq!(adopted.condition(endpoint), "True/Ready");
     let published = adopted.status().control_plane_endpoint.clone().unwrap();
     assert_eq!((published.host.as_str(), published.port), ("api", 6443));
-    assert_eq!(
-        adopted.cluster.spec, without.cluster.spec,
-        "nothing is written to the spec"
-    );
+    assert_eq!(adopted.cluster.spec, without.cluster.spec, "nothing is written to the spec");
 }
 
 #[tokio::test]
 async fn ready_that_is_true_names_the_condition_in_trouble() {
     let scene = Scene::new();
     let waiting = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(
-        waiting.condition(ConditionType::ControlPlaneEndpointReady),
-        "False/WaitingForEndpoint"
-    );
-    let ready = (
-        waiting.condition(ConditionType::Ready),
-        waiting.message(ConditionType::Ready),
-    );
+    assert_eq!(waiting.condition(ConditionType::ControlPlaneEndpointReady), "False/WaitingForEndpoint");
+    let ready = (waiting.condition(ConditionType::Ready), waiting.message(ConditionType::Ready));
     assert_eq!(ready, ("True/Ready".to_owned(), ""), "waiting is no trouble");
 
-    let missing = laid_over(
-        NETWORK,
-        "network: {subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]}",
-    );
+    let missing = laid_over(NETWORK, "network: {subnets: [{id: subnet-0000000a}, {id: subnet-0000000f}]}");
     let ignored = laid_over(&missing, "bastion: {enabled: true}");
-    for (spec, end) in [
-        (missing, ""),
-        (ignored, "; of managed clusters only, ignored here: bastion"),
-    ] {
+    for (spec, end) in [(missing, ""), (ignored, "; of managed clusters only, ignored here: bastion")] {
         let pass = scene.edited(&waiting, &spec).await;
         assert_eq!(pass.condition(ConditionType::Ready), "True/NotFound");
         let message = pass.message(ConditionType::Ready);

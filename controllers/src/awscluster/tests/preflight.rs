@@ -17,10 +17,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Infrastructure whose VPC has no DNS server, which is blocking, and whose subnet lacks a tag, which is a warning.
 fn bad_facts() -> Facts {
     let mut facts = good_facts();
-    facts.vpc_dns = Answer::Found(VpcDns {
-        support: false,
-        hostnames: true,
-    });
+    facts.vpc_dns = Answer::Found(VpcDns { support: false, hostnames: true });
     if let Answer::Found(subnets) = &mut facts.subnets {
         subnets[0].tags.remove("kubernetes.io/cluster/prod");
     }
@@ -115,10 +112,7 @@ async fn disabled_checks_leave_no_trace() {
 
 #[tokio::test]
 async fn checks_are_repeated_hourly_while_rules_are_broken_and_daily_otherwise() {
-    for (facts, changed, period) in [
-        (bad_facts(), good_facts(), HOUR),
-        (good_facts(), bad_facts(), HOUR * 24),
-    ] {
+    for (facts, changed, period) in [(bad_facts(), good_facts(), HOUR), (good_facts(), bad_facts(), HOUR * 24)] {
         let mut scene = with(facts);
         let first = scene.pass(&aws_cluster(NETWORK)).await;
         scene.context.facts = saved_facts(changed);
@@ -132,10 +126,7 @@ async fn checks_are_repeated_hourly_while_rules_are_broken_and_daily_otherwise()
 
 #[tokio::test]
 async fn repeated_checks_with_the_same_result_write_nothing() {
-    for (facts, changed, period) in [
-        (bad_facts(), good_facts(), HOUR),
-        (good_facts(), bad_facts(), HOUR * 24),
-    ] {
+    for (facts, changed, period) in [(bad_facts(), good_facts(), HOUR), (good_facts(), bad_facts(), HOUR * 24)] {
         let mut scene = with(facts);
         let first = scene.pass(&aws_cluster(NETWORK)).await;
         let same = scene.after(&first, period).await;
@@ -161,9 +152,7 @@ async fn a_request_or_a_change_of_the_spec_repeats_the_checks_at_once() {
     assert_eq!(asked.status().preflight.as_ref().unwrap().observed_request, "now");
     let later = scene.after(&asked, Duration::from_secs(60)).await;
     assert!(!later.wrote, "the request is answered");
-    let edited = scene
-        .edited(&later, &format!("{NETWORK}, additionalTags: {{team: a}}"))
-        .await;
+    let edited = scene.edited(&later, &format!("{NETWORK}, additionalTags: {{team: a}}")).await;
     assert!(checked_at(&edited) > checked_at(&later));
 }
 

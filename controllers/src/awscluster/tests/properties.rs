@@ -46,14 +46,7 @@ const SPECS: [&str; 5] = [
 
 fn event() -> impl Strategy<Value = Event> {
     let action = select(&super::LOOKUP[..]);
-    let code = select(
-        &[
-            "UnauthorizedOperation",
-            "RequestLimitExceeded",
-            "InternalError",
-            "InvalidParameterValue",
-        ][..],
-    );
+    let code = select(&["UnauthorizedOperation", "RequestLimitExceeded", "InternalError", "InvalidParameterValue"][..]);
     prop_oneof![
         select(&SPECS[..]).prop_map(Event::Spec),
         (action.clone(), code).prop_map(|(action, code)| Event::Fails(action, code)),
@@ -76,9 +69,7 @@ fn happen(event: Event, scene: &mut Scene, cluster: &mut AWSCluster) {
         Event::Silent(action) => scene.aws.lose_next_answer(action),
         Event::Identity(true) => {
             let allowed = "allowedNamespaces: {}";
-            scene
-                .kubernetes
-                .identity_object("AWSClusterControllerIdentity", "default", allowed);
+            scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", allowed);
         }
         Event::Identity(false) => {
             let reference = IdentityReference::controller_default();
@@ -109,10 +100,7 @@ async fn assert_kept(scene: &Scene, before: &AWSCluster) -> AWSCluster {
     let was_provisioned = before.status.as_ref().is_some_and(AWSClusterStatus::provisioned);
     let after = scene.pass(before).await.cluster;
     let status = after.status.as_ref();
-    assert!(
-        !was_provisioned || status.is_some_and(AWSClusterStatus::provisioned),
-        "provisioned went back: {status:?}"
-    );
+    assert!(!was_provisioned || status.is_some_and(AWSClusterStatus::provisioned), "provisioned went back: {status:?}");
     let is_ready = |status: &AWSClusterStatus| holds(&status.conditions, ConditionType::Ready);
     assert!(
         status.is_none_or(|status| status.provisioned() || !is_ready(status)),
@@ -130,10 +118,7 @@ async fn assert_kept(scene: &Scene, before: &AWSCluster) -> AWSCluster {
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     for condition in conditions {
         let upper = condition.reason.starts_with(|letter: char| letter.is_ascii_uppercase());
-        assert!(
-            upper && condition.reason.chars().all(|letter| letter.is_ascii_alphanumeric()),
-            "{condition:?}"
-        );
+        assert!(upper && condition.reason.chars().all(|letter| letter.is_ascii_alphanumeric()), "{condition:?}");
     }
     after
 }

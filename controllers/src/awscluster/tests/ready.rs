@@ -29,10 +29,7 @@ fn assert_ready(pass: &Pass, ready: &str, part: &str) {
 #[tokio::test]
 async fn a_cluster_is_not_ready_before_a_lookup_has_succeeded() {
     for (error, reason) in [
-        (
-            refused("DescribeSubnets", "UnauthorizedOperation"),
-            "False/Unauthorized",
-        ),
+        (refused("DescribeSubnets", "UnauthorizedOperation"), "False/Unauthorized"),
         (refused("DescribeSubnets", "RequestLimitExceeded"), "False/Throttled"),
         (unanswered("DescribeSubnets"), "False/Failed"),
     ] {
@@ -49,10 +46,7 @@ async fn a_cluster_is_not_ready_before_a_lookup_has_succeeded() {
         }
         assert_ready(&pass, reason, "could not be looked up in eu-west-1");
         let mended = scene.after(&pass, HOUR).await;
-        assert_eq!(
-            (mended.condition(READY).as_str(), mended.message(READY)),
-            ("True/Ready", "")
-        );
+        assert_eq!((mended.condition(READY).as_str(), mended.message(READY)), ("True/Ready", ""));
         assert!(mended.status().provisioned());
     }
 }
@@ -109,9 +103,7 @@ async fn a_changed_region_without_answer_makes_ready_false() {
 #[tokio::test]
 async fn a_lookup_that_fails_from_the_first_one_takes_no_ready_away() {
     let scene = Scene::new();
-    let before = scene
-        .pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Disabled}}")))
-        .await;
+    let before = scene.pass(&aws_cluster(&format!("{NETWORK}, preflight: {{mode: Disabled}}"))).await;
     assert_eq!(before.condition(READY), "True/Ready");
     for _ in 0..2 {
         let error = refused("DescribeSubnets", "RequestLimitExceeded");
@@ -119,11 +111,7 @@ async fn a_lookup_that_fails_from_the_first_one_takes_no_ready_away() {
     }
     let looks = scene.edited(&before, NETWORK).await;
     assert_ready(&looks, "True/Throttled", "could not be looked up");
-    assert_ready(
-        &scene.after(&looks, HOUR).await,
-        "True/Throttled",
-        "could not be looked up",
-    );
+    assert_ready(&scene.after(&looks, HOUR).await, "True/Throttled", "could not be looked up");
 }
 
 #[tokio::test]
@@ -145,25 +133,13 @@ async fn a_cluster_and_machines_without_network_are_not_ready() {
     assert_eq!(bare.condition(NETWORK_READY), "True/NothingDeclared");
     assert_eq!(bare.calls, ["GetCallerIdentity"]);
     assert_ready(&bare, "False/NothingDeclared", "declares no subnet for machines");
-    assert_ready(
-        &bare,
-        "False/NothingDeclared",
-        "declares no security group for machines",
-    );
+    assert_ready(&bare, "False/NothingDeclared", "declares no security group for machines");
     assert!(bare.status().provisioned(), "a first machine may bring what is missing");
 
     put_machine(&scene, "subnet: {id: subnet-0000000a}");
     let half = scene.pass(&bare.cluster).await;
-    assert_ready(
-        &half,
-        "False/NothingDeclared",
-        "declares no security group for machines",
-    );
-    assert!(
-        !half.message(READY).contains("subnet for machines"),
-        "{}",
-        half.message(READY)
-    );
+    assert_ready(&half, "False/NothingDeclared", "declares no security group for machines");
+    assert!(!half.message(READY).contains("subnet for machines"), "{}", half.message(READY));
 
     let groups = "additionalSecurityGroups: [{id: sg-0000000a}]";
     put_machine(&scene, &format!("subnet: {{id: subnet-0000000a}}, {groups}"));
@@ -180,11 +156,7 @@ async fn machines_may_replace_what_is_wrong_in_the_cluster() {
     assert_ready(&pass, "False/NotFound", "security group sg-0000000f does not exist");
     put_machine(&scene, "additionalSecurityGroups: [{id: sg-0000000a}]");
     let replaced = scene.pass(&pass.cluster).await;
-    assert_ready(
-        &replaced,
-        "True/NotFound",
-        "NetworkReady is False (NotFound): security group sg-0000000f",
-    );
+    assert_ready(&replaced, "True/NotFound", "NetworkReady is False (NotFound): security group sg-0000000f");
 }
 
 #[tokio::test]
@@ -194,26 +166,10 @@ async fn a_role_without_security_group_makes_ready_false() {
         format!("{network}securityGroupOverrides: {{{groups}}}}}")
     };
     for (declared, ready, part) in [
-        (
-            "node: sg-0000000f, controlplane: sg-0000000b",
-            "False/NotFound",
-            "sg-0000000f",
-        ),
-        (
-            "node: sg-0000000a, controlplane: sg-0000000f",
-            "True/NotFound",
-            "sg-0000000f",
-        ),
-        (
-            "controlPlane: sg-0000000b",
-            "False/InvalidSpec",
-            "controlPlane is no role",
-        ),
-        (
-            "node: sg-0000000a, controlPlane: sg-0000000b",
-            "True/InvalidSpec",
-            "controlPlane is no role",
-        ),
+        ("node: sg-0000000f, controlplane: sg-0000000b", "False/NotFound", "sg-0000000f"),
+        ("node: sg-0000000a, controlplane: sg-0000000f", "True/NotFound", "sg-0000000f"),
+        ("controlPlane: sg-0000000b", "False/InvalidSpec", "controlPlane is no role"),
+        ("node: sg-0000000a, controlPlane: sg-0000000b", "True/InvalidSpec", "controlPlane is no role"),
         ("controlplane: sg-0000000b", "True/Ready", ""),
     ] {
         let pass = Scene::new().pass(&aws_cluster(&groups(declared))).await;
@@ -283,23 +239,15 @@ async fn ready_stays_true_while_some_machines_can_be_launched() {
 
 #[tokio::test]
 async fn ready_falls_when_no_machine_can_be_launched() {
-    let groups = NETWORK
-        .replace("sg-0000000a", "sg-0000000e")
-        .replace("sg-0000000b", "sg-0000000f");
-    let subnets = NETWORK
-        .replace("subnet-0000000a", "subnet-0000000e")
-        .replace("subnet-0000000b", "subnet-0000000f");
+    let groups = NETWORK.replace("sg-0000000a", "sg-0000000e").replace("sg-0000000b", "sg-0000000f");
+    let subnets = NETWORK.replace("subnet-0000000a", "subnet-0000000e").replace("subnet-0000000b", "subnet-0000000f");
     let tags = format!("{NETWORK}, additionalTags: {{'aws:a': b}}");
     for (spec, ready, part) in [
         (groups.as_str(), "False/NotFound", "security group sg-0000000e"),
         (subnets.as_str(), "False/NotFound", "subnet subnet-0000000e"),
         (tags.as_str(), "False/Conflict", "aws:a"),
         ("unmanaged: true", "False/InvalidSpec", "spec.region is empty"),
-        (
-            "region: eu-west-1, unmanaged: true",
-            "False/NothingDeclared",
-            "declares no subnet",
-        ),
+        ("region: eu-west-1, unmanaged: true", "False/NothingDeclared", "declares no subnet"),
     ] {
         let scene = Scene::new();
         let before = scene.pass(&aws_cluster(NETWORK)).await;
@@ -321,9 +269,7 @@ async fn a_target_group_that_appears_makes_the_cluster_ready() {
     let scene = Scene::new();
     let missing = scene.pass(&aws_cluster(&spec)).await;
     assert_eq!(missing.condition(READY), "False/NotFound");
-    scene
-        .aws
-        .group(&Group::TargetGroup(arn.to_owned()), TargetKind::Instance);
+    scene.aws.group(&Group::TargetGroup(arn.to_owned()), TargetKind::Instance);
     let found = scene.after(&missing, Duration::from_secs(5)).await;
     assert_eq!(found.condition(READY), "True/Ready");
     assert_eq!(found.condition(NETWORK_READY), "True/Ready");
@@ -334,10 +280,7 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
     let scene = Scene::new();
     let whole = format!("{NETWORK}, {ENDPOINT}");
     let fine = scene.pass(&aws_cluster(&whole)).await;
-    assert_eq!(
-        (fine.condition(READY).as_str(), fine.message(READY)),
-        ("True/Ready", "")
-    );
+    assert_eq!((fine.condition(READY).as_str(), fine.message(READY)), ("True/Ready", ""));
     let half = NETWORK.to_owned() + ", controlPlaneEndpoint: {host: api}";
     let half = scene.pass(&aws_cluster(&half)).await;
     assert_ready(
@@ -346,20 +289,14 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
         "ControlPlaneEndpointReady is False (MissingField): spec.controlPlaneEndpoint has the host api and no port",
     );
 
-    scene
-        .aws
-        .fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
-    let throttled = scene
-        .edited(&fine, &format!("{whole}, additionalTags: {{team: a}}"))
-        .await;
+    scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    let throttled = scene.edited(&fine, &format!("{whole}, additionalTags: {{team: a}}")).await;
     assert_ready(
         &throttled,
         "True/Throttled",
         "NetworkReady is False (Throttled): the declared network could not be looked up",
     );
-    scene
-        .aws
-        .fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
+    scene.aws.fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
     let refused = scene.after(&fine, HOUR).await;
     assert_ready(
         &refused,
@@ -367,8 +304,5 @@ async fn the_message_of_ready_names_the_worst_other_condition() {
         "IdentityReady is False (CredentialsFailed): AWS refuses the credentials",
     );
     let mended = scene.after(&refused, HOUR).await;
-    assert_eq!(
-        (mended.condition(READY).as_str(), mended.message(READY)),
-        ("True/Ready", "")
-    );
+    assert_eq!((mended.condition(READY).as_str(), mended.message(READY)), ("True/Ready", ""));
 }

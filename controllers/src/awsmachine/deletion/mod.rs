@@ -133,10 +133,7 @@ async fn terminate(
                 submitted.push(id.to_owned());
             }
             let terminating = ConditionType::InstanceReady.is_false(Reason::Terminating, under_way(id));
-            Ok(Blocked::new(
-                terminating,
-                Next::Requeue(context.timing.listing_interval),
-            ))
+            Ok(Blocked::new(terminating, Next::Requeue(context.timing.listing_interval)))
         }
         Err(error) => {
             let message = identity::described(&error, &location.identity_ref);
@@ -151,10 +148,7 @@ fn report_termination(scope: &mut MachineScope, id: &str) {
     let before = scope.status.submitted_terminations.len();
     scope.status.submitted_terminations.retain(|submitted| submitted != id);
     if scope.status.submitted_terminations.len() < before {
-        scope.events.push(EventDraft::normal(
-            "SuccessfulTerminate",
-            format!("terminated instance {id}"),
-        ));
+        scope.events.push(EventDraft::normal("SuccessfulTerminate", format!("terminated instance {id}")));
     }
 }
 
@@ -177,15 +171,9 @@ pub(super) async fn abandoned(
     let address = scope.status.elastic_ip.as_ref().filter(|address| address.may_exist());
     let address = address.map(|address| match &address.allocation_id {
         Some(id) => format!("; its Elastic IP {id} is left, and costs money until you release it"),
-        None => format!(
-            "; an Elastic IP with its tag {} may be left, and costs money",
-            meta::MACHINE_NAME_TAG
-        ),
+        None => format!("; an Elastic IP with its tag {} may be left, and costs money", meta::MACHINE_NAME_TAG),
     });
-    let message = [host, address]
-        .into_iter()
-        .flatten()
-        .fold(message, |message, left| message + &left);
+    let message = [host, address].into_iter().flatten().fold(message, |message, left| message + &left);
     scope.events.push(EventDraft::warning("InstanceAbandoned", message));
     release(scope, context).await
 }
@@ -206,9 +194,7 @@ pub(super) async fn moved(
         EventDraft::warning("InstanceAbandoned", message)
     });
     release_object(&machine, context).await?;
-    Ok(Outcome::done(machine)
-        .with_events(left)
-        .because("the AWSMachine has moved to another management cluster"))
+    Ok(Outcome::done(machine).with_events(left).because("the AWSMachine has moved to another management cluster"))
 }
 
 /// Publishes an event that names the instances that a release leaves behind.
@@ -219,9 +205,7 @@ pub(super) fn report_unowned(scope: &mut MachineScope, ids: &[String]) {
              spec: {}; nothing proves that they are its own, so nobody terminates them unless another machine has them",
             Ids(ids)
         );
-        scope
-            .events
-            .push(EventDraft::warning(Reason::NotOwned.as_str(), message));
+        scope.events.push(EventDraft::warning(Reason::NotOwned.as_str(), message));
     }
 }
 
@@ -232,9 +216,7 @@ pub(super) async fn release(scope: &mut MachineScope, context: &MachineContext) 
 
 async fn release_object(machine: &AWSMachine, context: &MachineContext) -> Result<(), KubernetesError> {
     context.kubernetes.remove_finalizer(machine).await?;
-    context
-        .memory
-        .forget(machine.metadata.uid.as_deref().unwrap_or_default());
+    context.memory.forget(machine.metadata.uid.as_deref().unwrap_or_default());
     context.clouds.forget(&scope::key(machine));
     Ok(())
 }

@@ -169,11 +169,7 @@ pub(in crate::awsmachine) fn abandonment(machine: &AWSMachine) -> Abandonment {
 
 /// The annotation with the value that lets the deletion of this machine end, for messages.
 pub(in crate::awsmachine) fn abandonment_described(machine: &AWSMachine) -> String {
-    format!(
-        "annotation {}: {}",
-        meta::ABANDON_INSTANCE_ANNOTATION,
-        expected_value(machine)
-    )
+    format!("annotation {}: {}", meta::ABANDON_INSTANCE_ANNOTATION, expected_value(machine))
 }
 
 /// The value of the annotation that has an effect: the recorded instance or token, or else the token of the search.

@@ -64,10 +64,7 @@ pub(in crate::awsmachine) async fn find(
     attempt::record_known_refusal(scope, context)?;
     let answer = attempt::record_known_answer(scope, context)?;
     let proof = proof_of_absence(scope, context);
-    let known = scope
-        .machine
-        .instance_id()
-        .or_else(|| answer.map(|instance| instance.id));
+    let known = scope.machine.instance_id().or_else(|| answer.map(|instance| instance.id));
     let location = match location::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if proof == Proof::Whole && known.is_none() && !blocked.is_throttled() => {
@@ -139,11 +136,7 @@ fn is_ours(
     let Observation::Seen(instance) = observation else {
         return Ok(true);
     };
-    let is_recorded = scope
-        .status
-        .launch
-        .as_ref()
-        .is_some_and(|record| *record != LaunchRecord::Planned);
+    let is_recorded = scope.status.launch.as_ref().is_some_and(|record| *record != LaunchRecord::Planned);
     match inputs::ownership(scope, instance, &location.cluster_tag, context) {
         Ownership::Ours(_) => Ok(true),
         // AWS removes the tags of a terminated instance.
@@ -197,12 +190,7 @@ fn known_instance(
     if observation == Observation::Absent && !observation::account_is_recorded(scope) {
         return Err(unproven(scope, &id, location));
     }
-    Ok(InstanceToEnd {
-        id,
-        observation,
-        is_named: true,
-        is_alone: true,
-    })
+    Ok(InstanceToEnd { id, observation, is_named: true, is_alone: true })
 }
 
 /// Whether an instance of a later call may exist: the recorded one is gone and never ran. The record does not show the
@@ -288,9 +276,8 @@ async fn find_by_tags(
         Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), context).into()),
     };
     context.memory.lookup_succeeded(scope.uid());
-    let (ended, found): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .partition(|instance| instance.state == InstanceState::Terminated);
+    let (ended, found): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|instance| instance.state == InstanceState::Terminated);
     let open_request = attempt::open_request(scope);
     let is_of_attempt = |instance: &Instance| open_request.is_some_and(|request| launched_by(request, instance));
     // Once the attempt's own instance is known, its end is all that the deletion waits for.

@@ -180,10 +180,7 @@ impl Association<'_> {
             Ok(pool) => Ok(pool.map(str::to_owned)),
             Err(problem) => {
                 let exhausted = READY.is_false(problem.reason, problem.message);
-                Err(Blocked::new(
-                    exhausted,
-                    Next::Requeue(self.context.timing.refusal_retry_cap),
-                ))
+                Err(Blocked::new(exhausted, Next::Requeue(self.context.timing.refusal_retry_cap)))
             }
         }
     }
@@ -215,15 +212,9 @@ impl Association<'_> {
             return Err(Blocked::new(waiting, Next::Requeue(Duration::ZERO)).into());
         }
         calls.called(&uid, &token, Progress::Unanswered, now.uptime);
-        let call = ElasticIpCall::Allocate {
-            pool,
-            tags: self.tags.clone(),
-        };
+        let call = ElasticIpCall::Allocate { pool, tags: self.tags.clone() };
         match self.location.cloud.change_elastic_ip(&scope.key(), &call).await {
-            Ok(ElasticIpAnswer::Allocated {
-                allocation_id,
-                public_ip,
-            }) => {
+            Ok(ElasticIpAnswer::Allocated { allocation_id, public_ip }) => {
                 let message = format!("allocated Elastic IP {public_ip} ({allocation_id})");
                 self.store_address(scope, allocation_id, public_ip).await?;
                 let event = EventDraft::normal("SuccessfulAllocateAddress", message);
@@ -269,10 +260,7 @@ impl Association<'_> {
             return Err(self.await_running());
         };
         self.refuse_to_displace(public_ip, &interface.id).await?;
-        let call = ElasticIpCall::Associate {
-            allocation_id: id.clone(),
-            interface_id: interface.id.clone(),
-        };
+        let call = ElasticIpCall::Associate { allocation_id: id.clone(), interface_id: interface.id.clone() };
         if let Err(error) = self.location.cloud.change_elastic_ip(&scope.key(), &call).await {
             let is_young = self.context.may_be_hidden(record.requested_at.as_ref());
             if error.code.as_deref() == Some("InvalidAllocationID.NotFound") && !is_young {
@@ -280,13 +268,8 @@ impl Association<'_> {
             }
             return Err(self.not_associated(id, public_ip, &error));
         }
-        let message = format!(
-            "associated Elastic IP {public_ip} ({id}) with instance {}",
-            self.instance.id
-        );
-        scope
-            .events
-            .push(EventDraft::normal("SuccessfulAssociateAddress", message));
+        let message = format!("associated Elastic IP {public_ip} ({id}) with instance {}", self.instance.id);
+        scope.events.push(EventDraft::normal("SuccessfulAssociateAddress", message));
         self.associated(scope);
         Ok(())
     }
@@ -296,12 +279,9 @@ impl Association<'_> {
     /// address that a subnet assigns to its instances is not an Elastic IP, and is replaced. The last listing of the
     /// instance may be older than the association, so AWS is asked.
     async fn refuse_to_displace(&self, public_ip: &str, interface_id: &str) -> Result<(), Blocked> {
-        let found = self
-            .look_up(&Query::filter("network-interface-id", [interface_id]))
-            .await?;
-        let Some(other) = found
-            .into_iter()
-            .find(|found| found.association_id.is_some() && found.public_ip != public_ip)
+        let found = self.look_up(&Query::filter("network-interface-id", [interface_id])).await?;
+        let Some(other) =
+            found.into_iter().find(|found| found.association_id.is_some() && found.public_ip != public_ip)
         else {
             return Ok(());
         };
@@ -311,10 +291,7 @@ impl Association<'_> {
             self.instance.id, other.public_ip, other.allocation_id
         );
         let displaced = READY.is_false(Reason::Conflict, message);
-        Err(Blocked::new(
-            displaced,
-            Next::Requeue(self.context.timing.refusal_retry_cap),
-        ))
+        Err(Blocked::new(displaced, Next::Requeue(self.context.timing.refusal_retry_cap)))
     }
 
     fn associated(&self, scope: &mut MachineScope) {
@@ -339,10 +316,9 @@ impl Association<'_> {
                     "Elastic IP {} ({id}) is that of another {}: it is not taken from there; disassociate it, or replace \
                      the Machine",
                     address.public_ip,
-                    address.instance_id.map_or_else(
-                        || "network interface".to_owned(),
-                        |holder| format!("instance, {holder}")
-                    ),
+                    address
+                        .instance_id
+                        .map_or_else(|| "network interface".to_owned(), |holder| format!("instance, {holder}")),
                 );
                 let taken = READY.is_false(Reason::Conflict, message);
                 Err(Blocked::new(taken, Next::Requeue(self.context.timing.refusal_retry_cap)).into())

@@ -56,11 +56,7 @@ pub(super) fn plan_address(
     now: Moment,
     timing: &Timing,
 ) -> AddressStep {
-    let begin = if known.runs {
-        AddressStep::Allocate
-    } else {
-        AddressStep::AwaitRunning
-    };
+    let begin = if known.runs { AddressStep::Allocate } else { AddressStep::AwaitRunning };
     let Some(record) = record else {
         return begin;
     };
@@ -72,11 +68,7 @@ pub(super) fn plan_address(
         (ElasticIpPhase::Allocated, Some(_)) => AddressStep::AwaitRunning,
         (ElasticIpPhase::Associated, Some(id)) => {
             let is_settled = known.is_shown || is_recent(record, now.time, timing);
-            if is_settled || !known.runs {
-                AddressStep::Keep
-            } else {
-                AddressStep::Verify(id.clone())
-            }
+            if is_settled || !known.runs { AddressStep::Keep } else { AddressStep::Verify(id.clone()) }
         }
         (ElasticIpPhase::Refused | ElasticIpPhase::Allocated | ElasticIpPhase::Associated, _) => begin,
     }
@@ -90,11 +82,7 @@ fn after_request(known: &KnownAddress, begin: AddressStep, now: Moment, timing: 
         Progress::Recorded => AddressStep::AwaitRunning,
         Progress::Unknown | Progress::Unanswered | Progress::Unclear => {
             let proof = known.absence.map(|proof| proof.remaining(now.uptime, timing));
-            if proof.is_some_and(|remaining| remaining.is_zero()) {
-                begin
-            } else {
-                AddressStep::LookOnly
-            }
+            if proof.is_some_and(|remaining| remaining.is_zero()) { begin } else { AddressStep::LookOnly }
         }
     }
 }
@@ -134,10 +122,8 @@ pub(in crate::awsmachine) fn address_tags(
     machine_name_tag: String,
     others: Tags,
 ) -> Tags {
-    let mut tags = Tags::from([(
-        meta::NAME_TAG.to_owned(),
-        format!("{cluster_tag}-eip-{}", address_role(instance_id)),
-    )]);
+    let mut tags =
+        Tags::from([(meta::NAME_TAG.to_owned(), format!("{cluster_tag}-eip-{}", address_role(instance_id)))]);
     tags.extend(others);
     tags.extend([
         (meta::cluster_tag(cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
@@ -155,12 +141,7 @@ mod tests {
 
     use super::*;
 
-    const NEW: KnownAddress = KnownAddress {
-        progress: Progress::Unknown,
-        absence: None,
-        runs: true,
-        is_shown: false,
-    };
+    const NEW: KnownAddress = KnownAddress { progress: Progress::Unknown, absence: None, runs: true, is_shown: false };
 
     fn record(phase: ElasticIpPhase) -> ElasticIp {
         let is_allocated = matches!(phase, ElasticIpPhase::Allocated | ElasticIpPhase::Associated);
@@ -174,10 +155,7 @@ mod tests {
 
     fn planned(record: Option<&ElasticIp>, known: KnownAddress, seconds: u64) -> AddressStep {
         let uptime = Duration::from_secs(seconds);
-        let now = Moment {
-            time: Timestamp::UNIX_EPOCH + uptime,
-            uptime,
-        };
+        let now = Moment { time: Timestamp::UNIX_EPOCH + uptime, uptime };
         plan_address(record, &known, now, &Timing::default())
     }
 
@@ -217,10 +195,7 @@ mod tests {
         let requested = record(ElasticIpPhase::Requested);
         let since = |second| {
             let at = Duration::from_secs(second);
-            let absence = Some(AbsenceProof {
-                since: at,
-                first_empty: Some(at),
-            });
+            let absence = Some(AbsenceProof { since: at, first_empty: Some(at) });
             planned(Some(&requested), KnownAddress { absence, ..NEW }, 3600)
         };
         assert_eq!(since(3600 - 599), AddressStep::LookOnly);
@@ -231,10 +206,7 @@ mod tests {
     fn an_address_is_looked_for_once_listings_must_show_it() {
         let associated = record(ElasticIpPhase::Associated);
         assert_eq!(planned(Some(&associated), NEW, 179), AddressStep::Keep);
-        assert_eq!(
-            planned(Some(&associated), NEW, 180),
-            AddressStep::Verify("eipalloc-1".to_owned())
-        );
+        assert_eq!(planned(Some(&associated), NEW, 180), AddressStep::Verify("eipalloc-1".to_owned()));
     }
 
     const INSTANCE: &str = "i-0000000000000000a";

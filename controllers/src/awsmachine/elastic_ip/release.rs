@@ -16,10 +16,7 @@ use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// The kind of resource that is released here.
-const ADDRESS: Allocation = Allocation {
-    kind: "Elastic IP",
-    short: "address",
-};
+const ADDRESS: Allocation = Allocation { kind: "Elastic IP", short: "address" };
 
 /// The instances whose addresses are the machine's.
 struct Owners {
@@ -144,9 +141,7 @@ async fn release(
     if let Some(address) = shown.filter(|address| address.association_id.is_some()) {
         return Err(is_associated(scope, &described, address, owners, context));
     }
-    let call = ElasticIpCall::Release {
-        allocation_id: id.to_owned(),
-    };
+    let call = ElasticIpCall::Release { allocation_id: id.to_owned() };
     match location.cloud.change_elastic_ip(&scope.key(), &call).await {
         Ok(_) => {
             let message = format!("released Elastic IP {id}");

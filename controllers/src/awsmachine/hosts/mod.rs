@@ -63,11 +63,7 @@ pub(super) async fn place_on_host(
     if scope.machine.spec.dynamic_host_allocation.is_none() {
         return Ok(None);
     }
-    let allocation = Allocation {
-        wanted,
-        location,
-        context,
-    };
+    let allocation = Allocation { wanted, location, context };
     let id = allocation.host(scope).await?;
     Ok(Some(scope.machine.spec.host_placement(&id)))
 }
@@ -125,10 +121,7 @@ impl Allocation<'_> {
                     return self.adopt(scope, found).await;
                 }
                 let now = self.context.kubernetes.uptime();
-                self.context
-                    .memory
-                    .hosts()
-                    .found_nothing(scope.uid(), token(scope), now);
+                self.context.memory.hosts().found_nothing(scope.uid(), token(scope), now);
                 Err(self.unconfirmed().into())
             }
         }
@@ -144,13 +137,7 @@ impl Allocation<'_> {
             absence: remembered.absence,
             first_number: self.wanted.first_number,
         };
-        plan_host(
-            record,
-            self.wanted.zone,
-            &known,
-            self.context.now(),
-            &self.context.timing,
-        )
+        plan_host(record, self.wanted.zone, &known, self.context.now(), &self.context.timing)
     }
 
     /// The host of this machine, if there is one.
@@ -208,11 +195,8 @@ impl Allocation<'_> {
     async fn claim(&self, scope: &mut MachineScope) -> Result<(), FlowError> {
         let asked_at = self.context.now();
         let holder = self.context.memory.holder().to_owned();
-        let is_held = scope
-            .status
-            .dedicated_host
-            .as_ref()
-            .is_some_and(|record| record.holder.as_ref() == Some(&holder));
+        let is_held =
+            scope.status.dedicated_host.as_ref().is_some_and(|record| record.holder.as_ref() == Some(&holder));
         if is_held {
             // The answer to the write of the record was lost. An equal status would not be written again.
             self.context.kubernetes.confirm(&scope.machine).await?;
@@ -237,7 +221,7 @@ impl Allocation<'_> {
         let now = self.context.now();
         if !is_fresh(before.confirmed_at, now, &self.context.timing) {
             return Err(
-                again("EC2 is asked once the API server has confirmed the record of the host".to_owned()).into(),
+                again("EC2 is asked once the API server has confirmed the record of the host".to_owned()).into()
             );
         }
         hosts.called(&uid, token, Progress::Unanswered, now.uptime);
@@ -265,9 +249,7 @@ impl Allocation<'_> {
                 hosts.called(&uid, token, progress, now);
                 if error.class == ErrorClass::InsufficientCapacity {
                     let zone = CapacityLocation::Zone(request.availability_zone.clone());
-                    self.context
-                        .memory
-                        .refused_capacity(&self.wanted.pool, zone, Some(&error), now);
+                    self.context.memory.refused_capacity(&self.wanted.pool, zone, Some(&error), now);
                 }
                 let record = scope.status.dedicated_host.as_mut();
                 if let Some(record) = record.filter(|_| progress == Progress::Refused) {
@@ -283,10 +265,8 @@ impl Allocation<'_> {
     async fn release(&self, scope: &mut MachineScope, id: &str) -> Result<(), FlowError> {
         match self.location.cloud.release_host(&scope.key(), id).await {
             Ok(()) => {
-                let event = EventDraft::normal(
-                    "SuccessfulReleaseDedicatedHost",
-                    format!("released Dedicated Host {id}"),
-                );
+                let event =
+                    EventDraft::normal("SuccessfulReleaseDedicatedHost", format!("released Dedicated Host {id}"));
                 scope.events.push(event.recorded());
             }
             Err(error) if is_gone(scope, &error, self.context) => {}
@@ -333,9 +313,7 @@ impl Allocation<'_> {
 /// The client token of the record; empty without one.
 fn token(scope: &MachineScope) -> &str {
     let record = scope.status.dedicated_host.as_ref();
-    record
-        .and_then(|record| record.client_token.as_deref())
-        .unwrap_or_default()
+    record.and_then(|record| record.client_token.as_deref()).unwrap_or_default()
 }
 
 /// The call of a record.

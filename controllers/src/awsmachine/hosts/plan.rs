@@ -69,19 +69,14 @@ pub(super) fn plan_host(
 }
 
 fn after_request(record: &DedicatedHost, known: &KnownCall, next: HostStep, now: Moment, timing: &Timing) -> HostStep {
-    let is_young = record
-        .requested_at
-        .as_ref()
-        .is_some_and(|at| age(at.0, now.time) < timing.token_age);
+    let is_young = record.requested_at.as_ref().is_some_and(|at| age(at.0, now.time) < timing.token_age);
     match known.progress {
         Progress::Unknown if is_young => HostStep::Claim,
         Progress::Recorded | Progress::Unanswered if is_young => HostStep::Repeat,
         // Nothing was allocated.
         Progress::Refused | Progress::Recorded => next,
         Progress::Unknown | Progress::Unanswered | Progress::Unclear => {
-            let is_absent = known
-                .absence
-                .is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
+            let is_absent = known.absence.is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
             if is_absent { next } else { HostStep::LookOnly }
         }
     }
@@ -145,9 +140,7 @@ pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found
         own.or_else(|| host_number(token, earlier_uid?).filter(|_| host.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag)))
     };
     let named = scope.machine.spec.host_id.as_deref();
-    let living = found
-        .into_iter()
-        .filter(|host| !host.is_released && Some(host.id.as_str()) != named);
+    let living = found.into_iter().filter(|host| !host.is_released && Some(host.id.as_str()) != named);
     let mut ours: Vec<(u32, Host)> = living.filter_map(|host| Some((number(&host)?, host))).collect();
     ours.sort_by_key(|(number, _)| *number);
     ours.into_iter().map(|(_, host)| host).collect()
@@ -190,17 +183,11 @@ mod tests {
 
     fn planned(record: Option<&DedicatedHost>, progress: Progress, absent_since: Option<u64>, hour: u64) -> HostStep {
         let uptime = Duration::from_secs(hour * HOUR);
-        let now = Moment {
-            time: Timestamp::UNIX_EPOCH + uptime,
-            uptime,
-        };
+        let now = Moment { time: Timestamp::UNIX_EPOCH + uptime, uptime };
         let at = |second| Duration::from_secs(second);
         let known = KnownCall {
             progress,
-            absence: absent_since.map(|since| AbsenceProof {
-                since: at(since),
-                first_empty: Some(at(since)),
-            }),
+            absence: absent_since.map(|since| AbsenceProof { since: at(since), first_empty: Some(at(since)) }),
             first_number: NonZeroU32::new(7).unwrap(),
         };
         plan_host(record, Some("eu-west-1a"), &known, now, &Timing::default())
@@ -217,16 +204,8 @@ mod tests {
             (None, Progress::Unknown, attempt(7)),
             (Some(record(HostPhase::Refused)), Progress::Unknown, attempt(2)),
             (Some(record(HostPhase::Released)), Progress::Unknown, attempt(2)),
-            (
-                Some(record(HostPhase::Allocated)),
-                Progress::Unknown,
-                HostStep::Use("h-1".into()),
-            ),
-            (
-                Some(record(HostPhase::Releasing)),
-                Progress::Unknown,
-                HostStep::Release("h-1".into()),
-            ),
+            (Some(record(HostPhase::Allocated)), Progress::Unknown, HostStep::Use("h-1".into())),
+            (Some(record(HostPhase::Releasing)), Progress::Unknown, HostStep::Release("h-1".into())),
             (Some(requested.clone()), Progress::Unknown, HostStep::Claim),
             (Some(requested.clone()), Progress::Recorded, HostStep::Repeat),
             (Some(requested.clone()), Progress::Unanswered, HostStep::Repeat),
@@ -234,11 +213,7 @@ mod tests {
             (Some(requested), Progress::Unclear, HostStep::LookOnly),
         ];
         for (record, progress, expected) in table {
-            assert_eq!(
-                planned(record.as_ref(), progress, None, 1),
-                expected,
-                "{record:?}, {progress:?}"
-            );
+            assert_eq!(planned(record.as_ref(), progress, None, 1), expected, "{record:?}, {progress:?}");
         }
     }
 
@@ -268,10 +243,7 @@ mod tests {
         for (zone, elsewhere) in [(Some("eu-west-1a"), false), (Some("eu-west-1b"), true), (None, true)] {
             assert_eq!(is_elsewhere(&host, zone), elsewhere, "{zone:?}");
         }
-        let of_capa = DedicatedHost {
-            availability_zone: None,
-            ..host
-        };
+        let of_capa = DedicatedHost { availability_zone: None, ..host };
         assert!(!is_elsewhere(&of_capa, Some("eu-west-1b")), "its zone is not known");
     }
 
@@ -300,10 +272,7 @@ mod tests {
               metadata: {{name: m, namespace: team-a, uid: new}}, spec: {{instanceType: t3.large, hostID: h-9}}, \
               status: {status}}}"
         ));
-        let owners = Owners {
-            machine: Err(OwnerProblem::Missing),
-            cluster: None::<Arc<_>>,
-        };
+        let owners = Owners { machine: Err(OwnerProblem::Missing), cluster: None::<Arc<_>> };
         MachineScope::new(machine, owners)
     }
 
@@ -321,22 +290,14 @@ mod tests {
     #[test]
     fn only_a_token_with_the_uid_proves_a_host() {
         assert_eq!(host_number("uid-host-2", "uid"), Some(2));
-        for (token, uid) in [
-            ("uid-2", "uid"),
-            ("uid-host-x", "uid"),
-            ("other-host-2", "uid"),
-            ("-host-2", ""),
-        ] {
+        for (token, uid) in [("uid-2", "uid"), ("uid-host-x", "uid"), ("other-host-2", "uid"), ("-host-2", "")] {
             assert_eq!(host_number(token, uid), None, "{token}");
         }
     }
 
     #[test]
     fn living_hosts_of_the_uid_are_ours_the_earliest_first() {
-        let released = Host {
-            is_released: true,
-            ..host("h-4", "new-host-4")
-        };
+        let released = Host { is_released: true, ..host("h-4", "new-host-4") };
         let found = vec![
             host("h-3", "new-host-3"),
             host("h-2", "new-host-2"),
@@ -358,11 +319,7 @@ mod tests {
             ..host("h-1", "old-host-1")
         };
         for (status, tag, ours) in [(launch, "team-a/m", 1), (launch, "team-b/m", 0), ("{}", "team-a/m", 0)] {
-            assert_eq!(
-                hosts_of(&scope(status), vec![tagged(tag)]).len(),
-                ours,
-                "{tag} of {status}"
-            );
+            assert_eq!(hosts_of(&scope(status), vec![tagged(tag)]).len(), ours, "{tag} of {status}");
         }
     }
 }

@@ -15,10 +15,7 @@ use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// The kind of resource that is released here.
-const HOST: Allocation = Allocation {
-    kind: "Dedicated Host",
-    short: "host",
-};
+const HOST: Allocation = Allocation { kind: "Dedicated Host", short: "host" };
 
 /// Releases all hosts of a machine: the recorded one, and those whose record was lost.
 ///
@@ -48,10 +45,7 @@ pub(in crate::awsmachine) async fn release_all(
         Ok(listed) => listed,
         Err(error) if was_never_asked && error.class != ErrorClass::Throttled => return Ok(()),
         Err(error) => {
-            let why = format!(
-                "its Dedicated Hosts cannot be looked up in {}: {error}",
-                location.region
-            );
+            let why = format!("its Dedicated Hosts cannot be looked up in {}: {error}", location.region);
             return Err(HOST.awaits_call(scope, &why, &error).into());
         }
     };
@@ -83,10 +77,7 @@ pub(in crate::awsmachine) async fn release_all(
 
 /// The id of the recorded host, unless it is released. A host that the spec names is the user's.
 fn recorded_id(scope: &MachineScope, record: &DedicatedHost) -> Option<String> {
-    let id = record
-        .id
-        .clone()
-        .filter(|_| record.effective_phase() != HostPhase::Released)?;
+    let id = record.id.clone().filter(|_| record.effective_phase() != HostPhase::Released)?;
     (scope.machine.spec.host_id.as_ref() != Some(&id)).then_some(id)
 }
 
@@ -100,17 +91,13 @@ async fn release(
     match location.cloud.release_host(&scope.key(), id).await {
         Ok(()) => {
             let message = format!("released Dedicated Host {id}");
-            scope
-                .events
-                .push(EventDraft::normal("SuccessfulReleaseDedicatedHost", message));
+            scope.events.push(EventDraft::normal("SuccessfulReleaseDedicatedHost", message));
             Ok(())
         }
         Err(error) if is_gone(scope, &error, context) => Ok(()),
-        Err(error) => Err(refusal::record(
-            scope,
-            HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error),
-            context,
-        )),
+        Err(error) => {
+            Err(refusal::record(scope, HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error), context))
+        }
     }
 }
 

@@ -44,11 +44,7 @@ pub(in crate::awsmachine) async fn resolve(
         (None, None) => {
             let image = look_up(request, cloud).await?;
             let root_device = needs_device.then(|| root_device(&image, request)).transpose()?;
-            return Ok(LaunchImage {
-                id: image.id,
-                root_device,
-                is_of_windows: image.windows,
-            });
+            return Ok(LaunchImage { id: image.id, root_device, is_of_windows: image.windows });
         }
     };
     let mut is_of_windows = false;
@@ -62,11 +58,7 @@ pub(in crate::awsmachine) async fn resolve(
     } else {
         None
     };
-    Ok(LaunchImage {
-        id,
-        root_device,
-        is_of_windows,
-    })
+    Ok(LaunchImage { id, root_device, is_of_windows })
 }
 
 /// The id of the image of this family that AWS recommends for the machine's Kubernetes version.

@@ -296,17 +296,11 @@ impl LaunchInputs {
     /// The security groups that a launch adds to those of the network.
     pub(in crate::awsmachine) fn applied_groups(&self, machine: &AWSMachine) -> AppliedSecurityGroups {
         let of_network = self.references.network.security_groups.iter();
-        let of_network: Vec<&String> = of_network
-            .flat_map(|groups| groups.of_machine(self.location.role))
-            .collect();
+        let of_network: Vec<&String> = of_network.flat_map(|groups| groups.of_machine(self.location.role)).collect();
         let mut ids = self.references.additional_security_group_ids.clone();
         ids.retain(|id| !of_network.contains(&id));
         ids.sort_unstable();
         ids.dedup();
-        AppliedSecurityGroups {
-            references: machine.spec.additional_security_groups.clone(),
-            ids,
-            pending: None,
-        }
+        AppliedSecurityGroups { references: machine.spec.additional_security_groups.clone(), ids, pending: None }
     }
 }

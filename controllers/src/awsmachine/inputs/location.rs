@@ -124,12 +124,7 @@ pub(in crate::awsmachine) async fn of_kept(
     kept: &KeptData,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
-    beside_instance(
-        scope,
-        (kept.region().map(str::to_owned), kept.identity_ref().cloned()),
-        context,
-    )
-    .await
+    beside_instance(scope, (kept.region().map(str::to_owned), kept.identity_ref().cloned()), context).await
 }
 
 /// The location of a machine's Dedicated Host: as recorded, or that of its instance.
@@ -155,11 +150,7 @@ async fn beside_instance(
     let inputs = LocationInputs {
         region,
         identity_ref,
-        cluster_tag: scope
-            .status
-            .network
-            .as_ref()
-            .and_then(|network| network.cluster_tag.clone()),
+        cluster_tag: scope.status.network.as_ref().and_then(|network| network.cluster_tag.clone()),
         targets: Vec::new(),
         pending_targets: None,
     };
@@ -299,10 +290,7 @@ fn not_identified(identity: &IdentityReference, region: &str, error: &CloudError
         ErrorClass::Throttled => Reason::Throttled,
         _ => Reason::Failed,
     };
-    let message = format!(
-        "the credentials of {}/{} fail in {region}: {error}",
-        identity.kind, identity.name
-    );
+    let message = format!("the credentials of {}/{} fail in {region}: {error}", identity.kind, identity.name);
     Blocked {
         condition: ConditionType::IdentityReady.is_false(reason, message),
         next: Next::Retry,

@@ -32,10 +32,7 @@ pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -
         Err(_) => meta::cluster_name_label(&machine.metadata),
     };
     let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
-    Owners {
-        machine: owner,
-        cluster,
-    }
+    Owners { machine: owner, cluster }
 }
 
 /// The verified owner of an AWSMachine, from the cache.
@@ -59,10 +56,7 @@ pub(super) fn ownership(
 ) -> Ownership {
     let kubernetes = context.kubernetes.as_ref();
     let claims = kubernetes.machines_with_instance(&instance.id).into_iter();
-    let claims = claims.map(|machine| Claim {
-        has_owner: owner(&machine, kubernetes).is_ok(),
-        machine,
-    });
+    let claims = claims.map(|machine| Claim { has_owner: owner(&machine, kubernetes).is_ok(), machine });
     let evidence = Evidence {
         machine: &scope.machine,
         owner: &scope.owners.machine,
@@ -84,20 +78,14 @@ pub(super) async fn network(
     }
     let machine = &scope.machine;
     let MachineKey { namespace, name } = key(machine);
-    let reader = NetworkReader {
-        kind: NetworkReaderKind::Machine,
-        namespace,
-        name,
-    };
+    let reader = NetworkReader { kind: NetworkReaderKind::Machine, namespace, name };
     let role = Some(scope.owners.role(machine));
     let merged = read_network(&reader, &machine.spec, role, cluster, context.kubernetes.as_ref()).await?;
     if let Some(region) = merged.network.region.as_deref() {
         let default = IdentityReference::controller_default;
         let identity = merged.network.identity_ref.clone().unwrap_or_else(default);
         let uid = machine.metadata.uid.as_deref().unwrap_or_default();
-        context
-            .memory
-            .uses_identity(uid, identity_group(&identity, Some(region)));
+        context.memory.uses_identity(uid, identity_group(&identity, Some(region)));
     }
     Ok(scope.network.get_or_init(|| Arc::new(merged)).clone())
 }

@@ -255,9 +255,7 @@ fn filter_query(reference: &ResourceReference, id_filter: &str, vpc_id: Option<&
     }
     let filters = reference.filters.iter();
     let filters = filters.map(|filter| (filter.name.clone(), filter.values.clone()));
-    let query = Query {
-        filters: filters.collect(),
-    };
+    let query = Query { filters: filters.collect() };
     Some(match (reference.given_id(), vpc_id) {
         (Some(id), _) => query.and(id_filter, [id]),
         // Names and tags repeat from VPC to VPC. The filters of a machine in another VPC than its cluster's have to

@@ -42,10 +42,7 @@ pub(in crate::awsmachine) fn validate(spec: &AWSMachineSpec) -> Option<Condition
     } else if spec.subnet.as_ref().is_some_and(ResourceReference::is_empty) {
         "subnet has neither id nor filters: set one of them, or leave it out".to_owned()
     } else {
-        let index = spec
-            .additional_security_groups
-            .iter()
-            .position(ResourceReference::is_empty)?;
+        let index = spec.additional_security_groups.iter().position(ResourceReference::is_empty)?;
         format!("additionalSecurityGroups[{index}] has neither id nor filters: set one of them")
     };
     Some(ConditionType::InstanceReady.is_false(Reason::InvalidSpec, message))
@@ -83,9 +80,7 @@ fn refused_targets(network: &MachineNetwork) -> Option<String> {
     }
     let mut numbered = targets.iter().enumerate();
     let (index, why) = numbered.find_map(|(index, target)| Some((index, target_forms::refused(target)?)))?;
-    Some(format!(
-        "controlPlaneTargets[{index}] of the network {why}: correct it in its source"
-    ))
+    Some(format!("controlPlaneTargets[{index}] of the network {why}: correct it in its source"))
 }
 
 #[cfg(test)]
@@ -131,10 +126,7 @@ mod tests {
         let mut pattern = plain_machine("").spec;
         pattern.ami = read("{id: 'ami-*'}");
         let update = validate(&pattern).unwrap();
-        assert_eq!(
-            (update.condition, update.reason),
-            (ConditionType::InstanceReady, Reason::InvalidSpec)
-        );
+        assert_eq!((update.condition, update.reason), (ConditionType::InstanceReady, Reason::InvalidSpec));
         assert!(update.message.starts_with("ami.id is \"ami-*\""), "{}", update.message);
     }
 
@@ -143,10 +135,7 @@ mod tests {
         for subnet in ["{}", "{id: ''}", "{filters: []}"] {
             let spec = plain_machine(&format!("subnet: {subnet}")).spec;
             let message = validate(&spec).map(|update| update.message).unwrap_or_default();
-            assert_eq!(
-                message,
-                "subnet has neither id nor filters: set one of them, or leave it out"
-            );
+            assert_eq!(message, "subnet has neither id nor filters: set one of them, or leave it out");
         }
     }
 
@@ -157,10 +146,7 @@ mod tests {
             |network: &str, cluster: &str| validate_network(&read(network), cluster).map(|problem| problem.message);
         assert_eq!(in_network("{region: eu-west-1}", "dev"), None);
         let said = in_network(&format!("{{subnets: [{{id: {long}}}]}}"), "dev").unwrap();
-        assert!(
-            said.starts_with("subnets[].id of the network") && !said.contains(&long),
-            "{said}"
-        );
+        assert!(said.starts_with("subnets[].id of the network") && !said.contains(&long), "{said}");
         let said = in_network("{region: eu-west-1}", &"x".repeat(101)).unwrap();
         assert!(said.starts_with("clusterTag"), "{said}");
         for targets in [
@@ -177,9 +163,6 @@ mod tests {
         let said = in_network(&format!("{{controlPlaneTargets: [{many}]}}"), "dev").unwrap();
         assert!(said.contains("has 9 entries"), "{said}");
         let said = in_network("{subnets: [{id: 'subnet-*'}]}", "dev").unwrap();
-        assert!(
-            said.starts_with("subnets[].id of the network") && !said.contains('*'),
-            "{said}"
-        );
+        assert!(said.starts_with("subnets[].id of the network") && !said.contains('*'), "{said}");
     }
 }

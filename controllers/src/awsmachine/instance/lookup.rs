@@ -78,9 +78,7 @@ pub(in crate::awsmachine) async fn by_token(
         return Ok(None);
     }
     let found = cloud.find_instances(&Query::filter("client-token", [token])).await?;
-    Ok(found
-        .into_iter()
-        .find(|instance| instance.client_token.as_deref() == Some(token)))
+    Ok(found.into_iter().find(|instance| instance.client_token.as_deref() == Some(token)))
 }
 
 /// Whether a text is a client token and not a pattern.

@@ -73,11 +73,7 @@ pub(super) async fn observe(
             let network = present_network(scope, context).await;
             report_drift(scope, network.clone());
             seen(scope, &instance, location, context).await?;
-            Ok(Observed::Instance {
-                instance,
-                is_ours,
-                network: network.map(Box::new),
-            })
+            Ok(Observed::Instance { instance, is_ours, network: network.map(Box::new) })
         }
     }
 }
@@ -129,10 +125,7 @@ async fn seen(
     }
     if running && scope.machine.spec.provider_id.as_deref().is_none_or(str::is_empty) {
         let provider_id = format!("aws:///{}/{}", instance.availability_zone, instance.id);
-        scope.machine = context
-            .kubernetes
-            .publish_ids(&scope.machine, &provider_id, &instance.id)
-            .await?;
+        scope.machine = context.kubernetes.publish_ids(&scope.machine, &provider_id, &instance.id).await?;
     }
     let ended = matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated);
     status::show(scope, instance);
@@ -190,9 +183,7 @@ fn ended_early(
             if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
                 let pool = Pool::new(scope.namespace(), cluster_name, &scope.machine.spec);
                 let zone = CapacityLocation::Zone(instance.availability_zone.clone());
-                context
-                    .memory
-                    .refused_capacity(&pool, zone, None, context.kubernetes.uptime());
+                context.memory.refused_capacity(&pool, zone, None, context.kubernetes.uptime());
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
             context.memory.forget_stored(scope.uid());

@@ -131,8 +131,7 @@ pub(super) fn ended_before_running(
 /// Whether the code means a failed launch, and not the end of a running instance by EC2
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html>).
 fn is_failed_launch(code: &str) -> bool {
-    code.strip_prefix("Server.")
-        .is_some_and(|what| what != "ScheduledStop" && !what.starts_with("SpotInstance"))
+    code.strip_prefix("Server.").is_some_and(|what| what != "ScheduledStop" && !what.starts_with("SpotInstance"))
 }
 
 /// Whether the launch record says that EC2 was never asked for anything, and is sufficient to replace a lookup.

@@ -18,10 +18,7 @@ fn at(seconds: u64) -> Timestamp {
 
 fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64) -> Ending {
     let ended = Instance {
-        state_reason: code.map(|code| StateReason {
-            code: code.into(),
-            message: String::new(),
-        }),
+        state_reason: code.map(|code| StateReason { code: code.into(), message: String::new() }),
         ..instance("i-a", state, "dev", "team-a/m")
     };
     // Attempts that EC2 refused for lack of capacity have numbers too, but launched no instance.
@@ -39,10 +36,7 @@ fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64
         holder: "one".into(),
         failed_instances: failed_before,
     };
-    let record = LaunchRecord::Answered {
-        attempt,
-        instance_id: "i-a".into(),
-    };
+    let record = LaunchRecord::Answered { attempt, instance_id: "i-a".into() };
     ended_before_running(&ended, Some(&record), at(now), &Timing::default())
 }
 
@@ -50,10 +44,7 @@ fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64
 fn only_a_failure_of_ec2_itself_leads_to_another_attempt() {
     let table = [
         (Some("Server.InternalError"), Ending::NextAttempt(Duration::ZERO)),
-        (
-            Some("Server.InsufficientInstanceCapacity"),
-            Ending::NextAttempt(Duration::ZERO),
-        ),
+        (Some("Server.InsufficientInstanceCapacity"), Ending::NextAttempt(Duration::ZERO)),
         (Some("Server.SpotInstanceTermination"), Ending::Final),
         (Some("Server.ScheduledStop"), Ending::Final),
         (Some("Client.VolumeLimitExceeded"), Ending::Final),
@@ -69,14 +60,8 @@ fn only_a_failure_of_ec2_itself_leads_to_another_attempt() {
 
 #[test]
 fn delays_between_attempts_grow_until_the_fifth_attempt() {
-    let after = |failed_before, now| {
-        ending(
-            InstanceState::Terminated,
-            Some("Server.InternalError"),
-            failed_before,
-            now,
-        )
-    };
+    let after =
+        |failed_before, now| ending(InstanceState::Terminated, Some("Server.InternalError"), failed_before, now);
     for (failed_before, wait) in [(0, 30), (1, 60), (2, 120), (3, 240)] {
         let expected = Ending::NextAttempt(Duration::from_secs(wait - 10));
         assert_eq!(after(failed_before, 10), expected, "after {failed_before} others");
@@ -87,10 +72,7 @@ fn delays_between_attempts_grow_until_the_fifth_attempt() {
 #[test]
 fn an_instance_without_its_own_record_gets_no_other_attempt() {
     let ended = Instance {
-        state_reason: Some(StateReason {
-            code: "Server.InternalError".into(),
-            message: String::new(),
-        }),
+        state_reason: Some(StateReason { code: "Server.InternalError".into(), message: String::new() }),
         ..instance("i-a", InstanceState::Terminated, "dev", "team-a/m")
     };
     for record in [None, Some(LaunchRecord::Planned)] {
@@ -100,10 +82,7 @@ fn an_instance_without_its_own_record_gets_no_other_attempt() {
 }
 
 fn addresses(names: &[&str]) -> Vec<MachineAddress> {
-    let address = |address_type, address: &str| MachineAddress {
-        address_type,
-        address: address.to_owned(),
-    };
+    let address = |address_type, address: &str| MachineAddress { address_type, address: address.to_owned() };
     let names = names.iter().map(|name| address(MachineAddressType::InternalDNS, name));
     let private = address(MachineAddressType::InternalIP, "10.0.0.5");
     names.chain([private]).collect()
@@ -126,11 +105,7 @@ fn domains_of_ec2_itself_add_no_name() {
         ("corp.example.com", "eu-west-1", Some("corp.example.com")),
         ("a.example.com b.example.com", "eu-west-1", Some("a.example.com")),
         ("eu-west-1.compute.internal", "eu-west-1", None),
-        (
-            "eu-west-1.compute.internal",
-            "eu-west-2",
-            Some("eu-west-1.compute.internal"),
-        ),
+        ("eu-west-1.compute.internal", "eu-west-2", Some("eu-west-1.compute.internal")),
         ("ec2.internal", "us-east-1", None),
         ("ec2.internal", "eu-west-1", Some("ec2.internal")),
         ("", "eu-west-1", None),

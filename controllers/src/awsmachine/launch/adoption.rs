@@ -31,10 +31,7 @@ pub(in crate::awsmachine) enum Adoption {
 pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open: Option<&RecordedRequest>) -> Adoption {
     let is_of_attempt = |instance: &Instance| open.is_some_and(|request| launched_by(request, instance));
     let is_ours = |(_, ownership): &&(Instance, Ownership)| {
-        matches!(
-            ownership,
-            Ownership::Ours(_) | Ownership::Foreign(NotOurs::Untagged(Proof::Recorded))
-        )
+        matches!(ownership, Ownership::Ours(_) | Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))
     };
     let alive = found.iter().filter(|(instance, _)| !instance.state.has_ended());
     let (ours, foreign): (Vec<_>, Vec<_>) = alive.partition(is_ours);
@@ -47,11 +44,7 @@ pub(in crate::awsmachine) fn adopt(found: &[(Instance, Ownership)], open: Option
     if let Some((ended, _)) = ours.find(|(instance, _)| is_of_attempt(instance)) {
         return Adoption::One(Box::new(ended.clone()));
     }
-    if foreign.is_empty() {
-        Adoption::Nothing
-    } else {
-        Adoption::Foreign(ids(&foreign))
-    }
+    if foreign.is_empty() { Adoption::Nothing } else { Adoption::Foreign(ids(&foreign)) }
 }
 
 fn ids(instances: &[&(Instance, Ownership)]) -> Vec<String> {

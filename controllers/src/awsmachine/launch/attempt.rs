@@ -54,11 +54,7 @@ pub(in crate::awsmachine) fn is_held(scope: &MachineScope, context: &MachineCont
 /// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the
 /// call of that process may have launched an instance, whatever the result of this process's call.
 pub(in crate::awsmachine) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
-    if is_held(scope, context) {
-        context.memory.attempt(scope.uid(), client_token).progress
-    } else {
-        Progress::Unknown
-    }
+    if is_held(scope, context) { context.memory.attempt(scope.uid(), client_token).progress } else { Progress::Unknown }
 }
 
 /// The answer to the call of the recorded attempt, if the answer could not be recorded yet. The answer to an earlier

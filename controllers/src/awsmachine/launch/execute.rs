@@ -91,18 +91,11 @@ async fn write_record(
                 secrets::record(scope, of_launch, valid_from, &inputs.location, context).await?;
             }
             let request_record = recorded(request, asked_at.time);
-            scope.record_launch(LaunchEvent::Requested {
-                number,
-                request: request_record,
-                holder,
-            })?;
+            scope.record_launch(LaunchEvent::Requested { number, request: request_record, holder })?;
             scope.status.network = Some(inputs.in_use(&scope.machine, request));
             scope.status.applied_tags = Some(inputs.applied_tags(&scope.machine));
             scope.status.applied_security_groups = Some(inputs.applied_groups(&scope.machine));
-            scope
-                .status
-                .applied_private_dns_name
-                .clone_from(&scope.machine.spec.private_dns_name);
+            scope.status.applied_private_dns_name.clone_from(&scope.machine.spec.private_dns_name);
             write::store(scope, context).await?;
             if let Some(of_launch) = first_record {
                 secrets::nothing_is_stored(scope, of_launch, &inputs.location, context);
@@ -220,9 +213,7 @@ pub(super) async fn record_answer(
     }
     store_instance(scope, context).await?;
     let message = format!("launched instance {}", instance.id);
-    scope
-        .events
-        .push(EventDraft::normal("SuccessfulCreate", message).recorded());
+    scope.events.push(EventDraft::normal("SuccessfulCreate", message).recorded());
     Ok(())
 }
 
@@ -319,9 +310,7 @@ fn failed_turn(
         context.memory.accept_kind(kind, now);
     } else if progress == Progress::Refused && refusal::concerns_kind(error) {
         let condition = blocked.condition.clone();
-        context
-            .memory
-            .refuse_kind(kind, condition.clone(), now, &context.timing);
+        context.memory.refuse_kind(kind, condition.clone(), now, &context.timing);
         return refusal::shown_of_kind(scope, kind, condition, context);
     } else {
         context.memory.leave_kind(kind, scope.uid());

@@ -32,10 +32,7 @@ pub(super) async fn launch(
     let owner = scope.owners.machine.clone();
     let machine = owner.map_err(|problem| waiting(format!("{problem}: nothing is launched")))?;
     let Some(cluster) = scope.owners.cluster.clone() else {
-        let message = format!(
-            "Cluster {} does not exist: nothing is launched",
-            machine.spec.cluster_name
-        );
+        let message = format!("Cluster {} does not exist: nothing is launched", machine.spec.cluster_name);
         return Err(waiting(message).into());
     };
     if let Some(instance) = attempt::unrecorded_answer(scope, context) {

@@ -73,10 +73,7 @@ fn known_of_attempt(
     context: &MachineContext,
 ) -> Attempt {
     let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
-    let token = recorded.map_or_else(
-        || search_token(&scope.machine),
-        |recorded| recorded.client_token.clone(),
-    );
+    let token = recorded.map_or_else(|| search_token(&scope.machine), |recorded| recorded.client_token.clone());
     let remembered = context.memory.attempt(scope.uid(), &token);
     let hash = repeated.map(LaunchRequest::parameters_hash);
     Attempt {
@@ -114,9 +111,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
         None => network_of_host(scope, network),
     };
     let role = inputs.location.role;
-    let mut machines = context
-        .kubernetes
-        .machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
+    let mut machines = context.kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
     // Each role is spread separately, because workers do not affect the quorum of a control plane.
     machines.retain(|machine| meta::machine_role(&machine.metadata) == role);
     let query = SubnetQuery {
@@ -150,9 +145,7 @@ fn network_of_host<'a>(scope: &MachineScope, network: &'a MachineNetwork) -> Cow
         return Cow::Borrowed(network);
     };
     let mut reduced = network.clone();
-    reduced
-        .subnets
-        .retain(|subnet| subnet.availability_zone.as_deref() == Some(zone));
+    reduced.subnets.retain(|subnet| subnet.availability_zone.as_deref() == Some(zone));
     if reduced.subnets.is_empty() {
         return Cow::Borrowed(network);
     }
@@ -189,11 +182,7 @@ fn without_capacity(scope: &MachineScope, problem: &Problem, refusals: &BTreeMap
     };
     let refusals = refusals.iter().map(|(code, words)| format!("{code}: {words}"));
     let refusals = refusals.collect::<Vec<_>>().join("; ");
-    let refusals = if refusals.is_empty() {
-        refusals
-    } else {
-        format!(" ({refusals})")
-    };
+    let refusals = if refusals.is_empty() { refusals } else { format!(" ({refusals})") };
     let message = format!(
         "{} for instance type {}{within}{refusals}: it is tried again; machines of another type or with more zones to \
          choose from may find some",

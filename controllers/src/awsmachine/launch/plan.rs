@@ -71,9 +71,7 @@ pub(in crate::awsmachine) fn plan_launch(
     timing: &Timing,
 ) -> LaunchPlan {
     let next_attempt = LaunchStep::Record(next_number(record, attempt.first_number));
-    let absence_proven = attempt
-        .absence
-        .is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
+    let absence_proven = attempt.absence.is_some_and(|proof| proof.remaining(now.uptime, timing).is_zero());
     let after_absence = |step| if absence_proven { step } else { LaunchStep::LookOnly };
     let request = match record {
         // The AWSMachine is new: the record was stored before the finalizer.
@@ -93,14 +91,7 @@ pub(in crate::awsmachine) fn plan_launch(
         Progress::Unknown if repeatable => LaunchPlan::new(LookUp::ByTags, LaunchStep::Claim),
         Progress::Recorded | Progress::Unanswered if repeatable => {
             let is_fresh = is_fresh(attempt.confirmed_at, now, timing);
-            LaunchPlan::new(
-                LookUp::No,
-                if is_fresh {
-                    LaunchStep::Repeat
-                } else {
-                    LaunchStep::Verify
-                },
-            )
+            LaunchPlan::new(LookUp::No, if is_fresh { LaunchStep::Repeat } else { LaunchStep::Verify })
         }
         // Nothing was launched, and the parameters of the call have changed.
         Progress::Recorded => LaunchPlan::new(LookUp::No, next_attempt),

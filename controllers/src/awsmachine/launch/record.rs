@@ -55,10 +55,7 @@ pub(in crate::awsmachine) enum LaunchEvent {
 impl LaunchEvent {
     /// The event of the answer of EC2 with this instance.
     pub(in crate::awsmachine) fn answered(instance: &Instance) -> Self {
-        Self::Answered {
-            instance_id: instance.id.clone(),
-            launched_at: instance.launch_time,
-        }
+        Self::Answered { instance_id: instance.id.clone(), launched_at: instance.launch_time }
     }
 }
 
@@ -104,48 +101,22 @@ pub(in crate::awsmachine) fn transition(
     let failed_instances = failed_instances(record.as_ref());
     match (record, event) {
         (None, LaunchEvent::Planned) => Ok(LaunchRecord::Planned),
-        (
-            record,
-            LaunchEvent::Requested {
-                number,
-                request,
-                holder,
-            },
-        ) if may_follow(record.as_ref(), number) => Ok(LaunchRecord::Requested(LaunchAttempt {
-            number,
-            request,
-            holder,
-            failed_instances,
-        })),
+        (record, LaunchEvent::Requested { number, request, holder }) if may_follow(record.as_ref(), number) => {
+            Ok(LaunchRecord::Requested(LaunchAttempt { number, request, holder, failed_instances }))
+        }
         (Some(LaunchRecord::Requested(attempt)), LaunchEvent::Claimed { holder }) => {
             Ok(LaunchRecord::Requested(LaunchAttempt { holder, ..attempt }))
         }
         (Some(LaunchRecord::Requested(attempt)), LaunchEvent::Refused) => Ok(LaunchRecord::Refused(attempt)),
-        (
-            Some(LaunchRecord::Requested(attempt)),
-            LaunchEvent::Answered {
-                instance_id,
-                launched_at,
-            },
-        ) => Ok(LaunchRecord::Answered {
-            attempt: not_older_than(attempt, launched_at),
-            instance_id,
-        }),
-        (Some(LaunchRecord::Answered { attempt, .. }), LaunchEvent::EndedBeforeRunning) => {
-            Ok(LaunchRecord::Refused(LaunchAttempt {
-                failed_instances: failed_instances.saturating_add(1),
-                ..attempt
-            }))
+        (Some(LaunchRecord::Requested(attempt)), LaunchEvent::Answered { instance_id, launched_at }) => {
+            Ok(LaunchRecord::Answered { attempt: not_older_than(attempt, launched_at), instance_id })
         }
-        (
-            record,
-            LaunchEvent::Adopted {
-                number,
-                request,
-                holder,
-                instance_id,
-            },
-        ) if may_be_adopted(record.as_ref(), number, &instance_id) => {
+        (Some(LaunchRecord::Answered { attempt, .. }), LaunchEvent::EndedBeforeRunning) => {
+            Ok(LaunchRecord::Refused(LaunchAttempt { failed_instances: failed_instances.saturating_add(1), ..attempt }))
+        }
+        (record, LaunchEvent::Adopted { number, request, holder, instance_id })
+            if may_be_adopted(record.as_ref(), number, &instance_id) =>
+        {
             let has_failed = !has_no_instance(record.as_ref());
             let attempt = LaunchAttempt {
                 number,
@@ -284,10 +255,7 @@ mod tests {
     }
 
     fn answered(number: u32) -> LaunchRecord {
-        LaunchRecord::Answered {
-            attempt: attempt(number, "one", 1),
-            instance_id: "i-1".into(),
-        }
+        LaunchRecord::Answered { attempt: attempt(number, "one", 1), instance_id: "i-1".into() }
     }
 
     fn unreadable() -> LaunchRecord {
@@ -307,10 +275,7 @@ mod tests {
     }
 
     fn answer(launched_at: Option<Timestamp>) -> LaunchEvent {
-        LaunchEvent::Answered {
-            instance_id: "i-1".into(),
-            launched_at,
-        }
+        LaunchEvent::Answered { instance_id: "i-1".into(), launched_at }
     }
 
     fn adoption(number: u32) -> LaunchEvent {
@@ -323,10 +288,7 @@ mod tests {
     }
 
     fn adopted(number: u32, failed_instances: u32) -> LaunchRecord {
-        LaunchRecord::Answered {
-            attempt: attempt(number, "two", failed_instances),
-            instance_id: "i-2".into(),
-        }
+        LaunchRecord::Answered { attempt: attempt(number, "two", failed_instances), instance_id: "i-2".into() }
     }
 
     #[test]
@@ -348,16 +310,9 @@ mod tests {
             (
                 Some(requested(1)),
                 answer(Some(at(500))),
-                LaunchRecord::Answered {
-                    attempt: late,
-                    instance_id: "i-1".into(),
-                },
+                LaunchRecord::Answered { attempt: late, instance_id: "i-1".into() },
             ),
-            (
-                Some(answered(1)),
-                LaunchEvent::EndedBeforeRunning,
-                LaunchRecord::Refused(attempt(1, "one", 2)),
-            ),
+            (Some(answered(1)), LaunchEvent::EndedBeforeRunning, LaunchRecord::Refused(attempt(1, "one", 2))),
             (None, adoption(1), adopted(1, 0)),
             (Some(LaunchRecord::Planned), adoption(1), adopted(1, 0)),
             (Some(requested(2)), adoption(1), adopted(1, 1)),
@@ -390,10 +345,7 @@ mod tests {
             (claim(), [false, false, true, false, false, false]),
             (LaunchEvent::Refused, [false, false, true, false, false, false]),
             (answer(None), [false, false, true, false, false, false]),
-            (
-                LaunchEvent::EndedBeforeRunning,
-                [false, false, false, false, true, false],
-            ),
+            (LaunchEvent::EndedBeforeRunning, [false, false, false, false, true, false]),
             (adoption(1), [true, true, true, true, false, true]),
             (adoption(2), [true, true, true, true, true, true]),
             (adoption(3), [true, true, true, true, true, true]),
@@ -409,10 +361,7 @@ mod tests {
     #[test]
     fn a_refused_transition_says_neither_token_nor_parameters() {
         let refused = transition(Some(answered(2)), claim()).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "a launch record that is answered does not allow the event claimed"
-        );
+        assert_eq!(refused.to_string(), "a launch record that is answered does not allow the event claimed");
     }
 
     #[test]

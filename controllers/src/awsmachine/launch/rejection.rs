@@ -71,11 +71,9 @@ impl<'a> RefusedLaunch<'a> {
 
     fn refused(&self) -> Refused<'a> {
         match self.error.subject.as_deref() {
-            Some(Subject::Parameter {
-                parameter,
-                fault,
-                value,
-            }) => Refused::Field(self.field(*parameter, value.as_deref()), *parameter, *fault),
+            Some(Subject::Parameter { parameter, fault, value }) => {
+                Refused::Field(self.field(*parameter, value.as_deref()), *parameter, *fault)
+            }
             Some(Subject::Permission(action)) => {
                 let passes_role = action == "iam:PassRole" && self.request.iam_instance_profile.is_some();
                 let profile = passes_role.then(|| self.field(Parameter::InstanceProfile, None));
@@ -120,11 +118,7 @@ impl<'a> RefusedLaunch<'a> {
     }
 
     fn of_spec(&self, path: &str, value: Option<&'a str>) -> Field<'a> {
-        Field {
-            path: path.to_owned(),
-            value,
-            origin: Origin::Spec(Replacement::of(&self.machine.metadata)),
-        }
+        Field { path: path.to_owned(), value, origin: Origin::Spec(Replacement::of(&self.machine.metadata)) }
     }
 
     /// A field that a source of the network supplies. The spec of the machine is one of the sources.
@@ -140,11 +134,9 @@ impl<'a> RefusedLaunch<'a> {
                 };
                 self.of_spec(&path, value)
             }
-            source => Field {
-                path: path_in(kind, field),
-                value,
-                origin: source.map_or(Origin::Record, Origin::Source),
-            },
+            source => {
+                Field { path: path_in(kind, field), value, origin: source.map_or(Origin::Record, Origin::Source) }
+            }
         }
     }
 
@@ -177,10 +169,7 @@ impl<'a> RefusedLaunch<'a> {
         let root = request.root_volume.iter();
         let others = request.data_volumes.iter().enumerate();
         let others = others.map(|(index, volume)| (format!("spec.nonRootVolumes[{index}]"), volume));
-        let volumes: Vec<_> = root
-            .map(|volume| ("spec.rootVolume".to_owned(), volume))
-            .chain(others)
-            .collect();
+        let volumes: Vec<_> = root.map(|volume| ("spec.rootVolume".to_owned(), volume)).chain(others).collect();
         let is_named = |(_, volume): &&(String, &LaunchVolume)| Some(volume.device_name.as_str()) == named;
         let only = || volumes.first().filter(|_| volumes.len() == 1);
         match volumes.iter().find(is_named).or_else(only) {
@@ -244,10 +233,7 @@ impl fmt::Display for RefusedLaunch<'_> {
             ),
             Refused::Unknown => {
                 let described = identity::described(error, self.identity);
-                write!(
-                    formatter,
-                    "the launch in {region} of account {account} fails: {described}"
-                )
+                write!(formatter, "the launch in {region} of account {account} fails: {described}")
             }
         }
     }
@@ -262,11 +248,7 @@ impl fmt::Display for Field<'_> {
         let Some(value) = self.value else {
             return Ok(());
         };
-        let shown: String = value
-            .chars()
-            .take(MAX_SHOWN_CHARACTERS)
-            .flat_map(char::escape_debug)
-            .collect();
+        let shown: String = value.chars().take(MAX_SHOWN_CHARACTERS).flat_map(char::escape_debug).collect();
         write!(formatter, ": {shown}")
     }
 }
@@ -289,10 +271,7 @@ impl<'a> Remedy<'a> {
             (Fault::Quota, _) => Some("raise the quota, or delete what uses it"),
             _ => None,
         };
-        Self {
-            in_aws,
-            change: (fault != Fault::Quota).then_some(origin),
-        }
+        Self { in_aws, change: (fault != Fault::Quota).then_some(origin) }
     }
 }
 

@@ -99,11 +99,7 @@ fn shared_lookup(scope: &MachineScope, decision: &LaunchDecision) -> Option<Inst
     let tags = scope.tags(&inputs.location.cluster_tag);
     // Without a record, the number of the attempt is the age of the AWSMachine, which differs in each pass.
     let follows_record = scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some();
-    if follows_record {
-        tags.lookup(&request.client_token)
-    } else {
-        tags.lookup(&search_token(&scope.machine))
-    }
+    if follows_record { tags.lookup(&request.client_token) } else { tags.lookup(&search_token(&scope.machine)) }
 }
 
 /// Looks for an instance of the machine. An instance that has the machine's tags and is not proven to belong to it
@@ -184,10 +180,7 @@ pub(super) async fn find_open(
     };
     // No event wakes the machine when AWS shows its instance.
     let again = Next::Requeue(attempt::lookup_interval(&context.timing));
-    let blocked = Blocked {
-        next: earlier(blocked.next, again),
-        ..blocked
-    };
+    let blocked = Blocked { next: earlier(blocked.next, again), ..blocked };
     let location = match location::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(_)) => return Err(blocked.into()),
@@ -253,10 +246,7 @@ fn take_turn(
         return Ok(());
     }
     let now = context.kubernetes.uptime();
-    match context
-        .memory
-        .begin_kind(inputs.kind, scope.uid(), now, &context.timing)
-    {
+    match context.memory.begin_kind(inputs.kind, scope.uid(), now, &context.timing) {
         Permission::Granted => Ok(()),
         Permission::Refused(condition, _) => {
             Err(refusal::shown_of_kind(scope, inputs.kind, *condition, context).into())

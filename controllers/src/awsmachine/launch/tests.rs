@@ -34,12 +34,7 @@ fn recorded(attempt: u32) -> LaunchAttempt {
         parameters_hash: Some("h".into()),
         requested_at: Time(Timestamp::UNIX_EPOCH),
     };
-    LaunchAttempt {
-        number: number(attempt),
-        request,
-        holder: "one".into(),
-        failed_instances: 0,
-    }
+    LaunchAttempt { number: number(attempt), request, holder: "one".into(), failed_instances: 0 }
 }
 
 fn record(attempt: u32) -> LaunchRecord {
@@ -63,10 +58,7 @@ fn at(seconds: u64) -> Duration {
 }
 
 fn moment(seconds: u64) -> Moment {
-    Moment {
-        time: Timestamp::UNIX_EPOCH + at(seconds),
-        uptime: at(seconds),
-    }
+    Moment { time: Timestamp::UNIX_EPOCH + at(seconds), uptime: at(seconds) }
 }
 
 fn plan_at(seconds: u64, record: Option<&LaunchRecord>, attempt: &Attempt) -> (LookUp, LaunchStep) {
@@ -88,14 +80,8 @@ fn the_first_attempt_is_preceded_by_a_lookup() {
 
 #[test]
 fn a_foreign_record_is_claimed_before_its_call_is_repeated() {
-    assert_eq!(
-        plan(&record(1), &attempt(Progress::Recorded)),
-        (LookUp::No, LaunchStep::Repeat)
-    );
-    assert_eq!(
-        plan(&record(1), &attempt(Progress::Unknown)),
-        (LookUp::ByTags, LaunchStep::Claim)
-    );
+    assert_eq!(plan(&record(1), &attempt(Progress::Recorded)), (LookUp::No, LaunchStep::Repeat));
+    assert_eq!(plan(&record(1), &attempt(Progress::Unknown)), (LookUp::ByTags, LaunchStep::Claim));
 }
 
 #[test]
@@ -108,10 +94,7 @@ fn a_refusal_that_another_process_saw_is_looked_up_first() {
 
 #[test]
 fn a_refusal_in_another_account_is_looked_up_first() {
-    let elsewhere = Attempt {
-        same_account: false,
-        ..attempt(Progress::Refused)
-    };
+    let elsewhere = Attempt { same_account: false, ..attempt(Progress::Refused) };
     assert_eq!(plan(&record(3), &elsewhere), (LookUp::ByTags, next(4)));
 }
 
@@ -119,17 +102,11 @@ fn a_refusal_in_another_account_is_looked_up_first() {
 fn the_number_of_an_unreadable_record_is_never_reused() {
     let half: LaunchRecord = serde_json::from_value(json!({"attempt": 2, "clientToken": "uid-2"})).unwrap();
     let searched = Attempt {
-        absence: Some(AbsenceProof {
-            since: at(0),
-            first_empty: Some(at(0)),
-        }),
+        absence: Some(AbsenceProof { since: at(0), first_empty: Some(at(0)) }),
         ..attempt(Progress::Unknown)
     };
     assert_eq!(plan_at(600, Some(&half), &searched), (LookUp::ByTags, next(3)));
-    assert_eq!(
-        plan(&half, &attempt(Progress::Unknown)),
-        (LookUp::ByTags, LaunchStep::LookOnly)
-    );
+    assert_eq!(plan(&half, &attempt(Progress::Unknown)), (LookUp::ByTags, LaunchStep::LookOnly));
 }
 
 #[test]
@@ -142,46 +119,28 @@ fn a_call_that_differs_from_its_record_is_never_made() {
         (Progress::Recorded, (LookUp::No, next(2))),
     ];
     for (progress, expected) in table {
-        let changed = Attempt {
-            same_parameters: false,
-            ..attempt(progress)
-        };
+        let changed = Attempt { same_parameters: false, ..attempt(progress) };
         assert_eq!(plan(&record(1), &changed), expected, "{progress:?}");
     }
 }
 
 #[test]
 fn an_unanswered_call_is_repeated_a_later_refusal_looked_up() {
-    assert_eq!(
-        plan(&record(1), &attempt(Progress::Unanswered)),
-        (LookUp::No, LaunchStep::Repeat)
-    );
-    assert_eq!(
-        plan(&record(1), &attempt(Progress::Unclear)),
-        (LookUp::ByTagsAndToken, LaunchStep::LookOnly)
-    );
+    assert_eq!(plan(&record(1), &attempt(Progress::Unanswered)), (LookUp::No, LaunchStep::Repeat));
+    assert_eq!(plan(&record(1), &attempt(Progress::Unclear)), (LookUp::ByTagsAndToken, LaunchStep::LookOnly));
 }
 
 #[test]
 fn a_call_follows_only_a_freshly_confirmed_record() {
     let unanswered = attempt(Progress::Unanswered);
-    assert_eq!(
-        plan_at(30, Some(&record(1)), &unanswered),
-        (LookUp::No, LaunchStep::Repeat)
-    );
-    assert_eq!(
-        plan_at(31, Some(&record(1)), &unanswered),
-        (LookUp::No, LaunchStep::Verify)
-    );
+    assert_eq!(plan_at(30, Some(&record(1)), &unanswered), (LookUp::No, LaunchStep::Repeat));
+    assert_eq!(plan_at(31, Some(&record(1)), &unanswered), (LookUp::No, LaunchStep::Verify));
 }
 
 #[test]
 fn two_late_and_separate_lookups_prove_an_absence() {
     let doubt = |since, first_empty| Attempt {
-        absence: Some(AbsenceProof {
-            since: at(since),
-            first_empty,
-        }),
+        absence: Some(AbsenceProof { since: at(since), first_empty }),
         ..attempt(Progress::Unclear)
     };
     let table = [
@@ -195,11 +154,7 @@ fn two_late_and_separate_lookups_prove_an_absence() {
     ];
     for (since, first_empty, now, then) in table {
         let planned = plan_at(now, Some(&record(1)), &doubt(since, first_empty));
-        assert_eq!(
-            planned,
-            (LookUp::ByTagsAndToken, then),
-            "since {since}, empty {first_empty:?}, now {now}"
-        );
+        assert_eq!(planned, (LookUp::ByTagsAndToken, then), "since {since}, empty {first_empty:?}, now {now}");
     }
 }
 
@@ -216,19 +171,10 @@ fn an_attempt_older_than_its_token_is_not_repeated() {
 fn a_refusal_is_a_proof_only_if_every_call_was_answered() {
     let refusal = ErrorClass::InsufficientCapacity;
     assert_eq!(Progress::Recorded.after(refusal), Progress::Refused);
-    assert_eq!(
-        Progress::Recorded.after(ErrorClass::Throttled).after(refusal),
-        Progress::Refused
-    );
-    assert_eq!(
-        Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal),
-        Progress::Unclear
-    );
+    assert_eq!(Progress::Recorded.after(ErrorClass::Throttled).after(refusal), Progress::Refused);
+    assert_eq!(Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal), Progress::Unclear);
     assert_eq!(Progress::Unanswered.after(refusal), Progress::Unclear);
-    assert_eq!(
-        Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch),
-        Progress::Unclear
-    );
+    assert_eq!(Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch), Progress::Unclear);
 }
 
 fn ours(instance: &Instance) -> (Instance, Ownership) {
@@ -246,14 +192,8 @@ fn one_living_instance_is_adopted_and_several_are_a_conflict() {
     let stopped = seen("i-c", InstanceState::Stopped);
     let running = seen("i-b", InstanceState::Running);
     assert_eq!(adopt(&[ours(&gone)], Some(&recorded(1).request)), Adoption::Nothing);
-    assert_eq!(
-        adopt(&[ours(&gone), ours(&stopped)], None),
-        Adoption::One(Box::new(stopped.clone()))
-    );
-    assert_eq!(
-        adopt(&[ours(&stopped), ours(&running)], None),
-        Adoption::Several(vec!["i-b".into(), "i-c".into()])
-    );
+    assert_eq!(adopt(&[ours(&gone), ours(&stopped)], None), Adoption::One(Box::new(stopped.clone())));
+    assert_eq!(adopt(&[ours(&stopped), ours(&running)], None), Adoption::Several(vec!["i-b".into(), "i-c".into()]));
 }
 
 #[test]
@@ -265,34 +205,22 @@ fn foreign_instances_are_never_adopted() {
         adopt(&[foreign(&theirs), foreign(&own), foreign(&ended)], None),
         Adoption::Foreign(vec!["i-a".into(), "i-b".into()])
     );
-    assert_eq!(
-        adopt(&[foreign(&theirs), ours(&own)], None),
-        Adoption::One(Box::new(own))
-    );
+    assert_eq!(adopt(&[foreign(&theirs), ours(&own)], None), Adoption::One(Box::new(own)));
     assert_eq!(adopt(&[foreign(&ended)], None), Adoption::Nothing);
 }
 
 #[test]
 fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
-    let of_attempt = |state| Instance {
-        client_token: Some("uid-1".into()),
-        ..instance("i-a", state, "dev", "team-a/m")
-    };
+    let of_attempt =
+        |state| Instance { client_token: Some("uid-1".into()), ..instance("i-a", state, "dev", "team-a/m") };
     for state in [InstanceState::Terminated, InstanceState::Running] {
         let found = of_attempt(state);
         let untagged = [(found.clone(), Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))];
-        assert_eq!(
-            adopt(&untagged, Some(&recorded(1).request)),
-            Adoption::One(Box::new(found)),
-            "{state}"
-        );
+        assert_eq!(adopt(&untagged, Some(&recorded(1).request)), Adoption::One(Box::new(found)), "{state}");
     }
     let ended = of_attempt(InstanceState::Terminated);
     assert_eq!(
-        adopt(
-            &[foreign(&of_attempt(InstanceState::Running))],
-            Some(&recorded(1).request)
-        ),
+        adopt(&[foreign(&of_attempt(InstanceState::Running))], Some(&recorded(1).request)),
         Adoption::Foreign(vec!["i-a".into()]),
         "the ownership decides, and not the token alone"
     );

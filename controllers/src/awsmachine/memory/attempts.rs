@@ -47,8 +47,7 @@ impl Attempts {
     pub(in crate::awsmachine) fn get(&self, uid: &str, client_token: &str) -> RememberedAttempt {
         let remembered = self.attempts.get(uid);
         let same = remembered.filter(|attempt| attempt.client_token == client_token);
-        same.cloned()
-            .unwrap_or_else(|| RememberedAttempt::unknown(client_token))
+        same.cloned().unwrap_or_else(|| RememberedAttempt::unknown(client_token))
     }
 
     pub(in crate::awsmachine) fn recorded(&mut self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
@@ -73,10 +72,7 @@ impl Attempts {
     pub(in crate::awsmachine) fn called(&mut self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
         let attempt = self.entry(uid, client_token);
         attempt.progress = progress;
-        attempt.absence = Some(AbsenceProof {
-            since: at,
-            first_empty: None,
-        });
+        attempt.absence = Some(AbsenceProof { since: at, first_empty: None });
     }
 
     pub(in crate::awsmachine) fn end_search(&mut self, uid: &str, search_token: &str) {
@@ -87,10 +83,7 @@ impl Attempts {
     }
 
     pub(in crate::awsmachine) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Duration) {
-        let proof = self.entry(uid, client_token).absence.get_or_insert(AbsenceProof {
-            since: at,
-            first_empty: None,
-        });
+        let proof = self.entry(uid, client_token).absence.get_or_insert(AbsenceProof { since: at, first_empty: None });
         proof.first_empty.get_or_insert(at);
     }
 
@@ -132,10 +125,7 @@ pub(in crate::awsmachine) struct AllocationCalls {
 
 impl AllocationCalls {
     pub(super) fn new(holder: &Arc<str>) -> Self {
-        Self {
-            holder: holder.clone(),
-            calls: Arc::default(),
-        }
+        Self { holder: holder.clone(), calls: Arc::default() }
     }
 
     /// The memory of the call with this token.
@@ -150,10 +140,7 @@ impl AllocationCalls {
         if holder == Some(&*self.holder) {
             return remembered;
         }
-        RememberedAttempt {
-            progress: Progress::Unknown,
-            ..remembered
-        }
+        RememberedAttempt { progress: Progress::Unknown, ..remembered }
     }
 
     /// Records that this process has written the record of a new call; `at` is the beginning of the write.

@@ -45,9 +45,7 @@ impl Pool {
             within: [
                 spec.capacity_reservation_id.clone(),
                 // A zone without hosts to allocate may have capacity for instances.
-                spec.host_id
-                    .clone()
-                    .or_else(|| spec.dynamic_host_allocation.as_ref().map(|_| ALLOCATED.to_owned())),
+                spec.host_id.clone().or_else(|| spec.dynamic_host_allocation.as_ref().map(|_| ALLOCATED.to_owned())),
                 spec.placement_group_name.clone(),
             ],
         }
@@ -204,11 +202,7 @@ mod tests {
     }
 
     fn subnet(id: &str, zone: &str) -> NetworkSubnet {
-        NetworkSubnet {
-            id: id.into(),
-            availability_zone: Some(zone.into()),
-            ..NetworkSubnet::default()
-        }
+        NetworkSubnet { id: id.into(), availability_zone: Some(zone.into()), ..NetworkSubnet::default() }
     }
 
     fn at(seconds: u64) -> Duration {
@@ -229,10 +223,7 @@ mod tests {
         assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
         assert_eq!(avoided(&shortages, "m5.large", 0), [""; 0]);
-        assert_eq!(
-            shortages.remaining(&pool("t3.large"), at(20), RETRY),
-            Duration::from_secs(40)
-        );
+        assert_eq!(shortages.remaining(&pool("t3.large"), at(20), RETRY), Duration::from_secs(40));
     }
 
     #[test]
@@ -253,19 +244,12 @@ mod tests {
     #[test]
     fn a_full_subnet_is_no_shortage_of_its_zone() {
         let mut shortages = Shortages::default();
-        let full = CloudError::answered(
-            "RunInstances",
-            "InsufficientFreeAddressesInSubnet",
-            "The subnet is full",
-        );
+        let full = CloudError::answered("RunInstances", "InsufficientFreeAddressesInSubnet", "The subnet is full");
         let location = CapacityLocation::Subnet("a1".into());
         shortages.refused(&pool("t3.large"), location, Some(&full), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), ["a1"]);
         let refusals = shortages.refusals(&pool("t3.large"));
-        let expected = [(
-            "InsufficientFreeAddressesInSubnet".to_owned(),
-            "The subnet is full".to_owned(),
-        )];
+        let expected = [("InsufficientFreeAddressesInSubnet".to_owned(), "The subnet is full".to_owned())];
         assert_eq!(refusals, expected.into());
     }
 

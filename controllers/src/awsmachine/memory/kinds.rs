@@ -108,33 +108,14 @@ impl LaunchKinds {
             return;
         }
         let known = self.0.entry(kind).or_default();
-        let before = known
-            .refused
-            .as_ref()
-            .map_or(0, |refused| refused.before.saturating_add(1));
-        *known = Known {
-            used: now,
-            is_accepted: false,
-            refused: Some(Refused {
-                condition,
-                at: now,
-                before,
-            }),
-            trial: None,
-        };
+        let before = known.refused.as_ref().map_or(0, |refused| refused.before.saturating_add(1));
+        *known =
+            Known { used: now, is_accepted: false, refused: Some(Refused { condition, at: now, before }), trial: None };
     }
 
     /// Records that EC2 accepts the parameters.
     pub(in crate::awsmachine) fn accepted(&mut self, kind: LaunchKind, now: Duration) {
-        self.0.insert(
-            kind,
-            Known {
-                used: now,
-                is_accepted: true,
-                refused: None,
-                trial: None,
-            },
-        );
+        self.0.insert(kind, Known { used: now, is_accepted: true, refused: None, trial: None });
     }
 
     /// Records that a machine no longer asks EC2 and has no answer about the parameters, so that the next machine asks.
@@ -216,22 +197,14 @@ mod tests {
         assert_eq!(ask("b", 9), Permission::Granted, "the first one does not come back");
         assert_eq!(ask("a", 9), Permission::Waits);
         kinds.undecided(KIND, "a");
-        assert_eq!(
-            kinds.begin(KIND, "a", at(9), &timing),
-            Permission::Waits,
-            "another one asks"
-        );
+        assert_eq!(kinds.begin(KIND, "a", at(9), &timing), Permission::Waits, "another one asks");
         kinds.undecided(KIND, "b");
         assert_eq!(kinds.begin(KIND, "c", at(9), &timing), Permission::Granted);
         kinds.accepted(KIND, at(9));
         for uid in ["a", "b", "c"] {
             assert_eq!(kinds.begin(KIND, uid, at(9), &timing), Permission::Granted);
         }
-        assert_eq!(
-            kinds.begin(LaunchKind(2), "d", at(9), &timing),
-            Permission::Granted,
-            "another kind"
-        );
+        assert_eq!(kinds.begin(LaunchKind(2), "d", at(9), &timing), Permission::Granted, "another kind");
     }
 
     #[test]

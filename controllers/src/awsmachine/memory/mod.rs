@@ -242,17 +242,12 @@ impl LaunchMemory {
 
     /// Whether to look for the instance of a later call, after this instance is gone.
     pub(super) fn may_have_later_instance(&self, uid: &str, gone: &str) -> bool {
-        self.state()
-            .without_newer_attempt
-            .get(uid)
-            .is_none_or(|known| known != gone)
+        self.state().without_newer_attempt.get(uid).is_none_or(|known| known != gone)
     }
 
     /// Records that no later call has followed this instance, which is gone.
     pub(super) fn found_no_later_instance(&self, uid: &str, gone: &str) {
-        self.state()
-            .without_newer_attempt
-            .insert(uid.to_owned(), gone.to_owned());
+        self.state().without_newer_attempt.insert(uid.to_owned(), gone.to_owned());
     }
 
     /// Records the group of the identity that a machine's pass uses.
@@ -364,17 +359,13 @@ impl LaunchMemory {
                 *counts.entry(subnet).or_insert(0) += 1;
             }
         }
-        let capacity = state
-            .shortages
-            .capacity(query.uid, query.pool, query.subnets, query.now, query.retry);
+        let capacity = state.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.retry);
         let placement = choose(&counts, &capacity)?;
         let chosen = query.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {
             state.shortages.tried(query.uid, query.pool, subnet, query.now);
         }
-        state
-            .reserved_subnets
-            .insert(query.uid.to_owned(), placement.subnet_id.clone());
+        state.reserved_subnets.insert(query.uid.to_owned(), placement.subnet_id.clone());
         Ok(placement)
     }
 

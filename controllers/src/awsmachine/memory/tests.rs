@@ -105,9 +105,7 @@ fn a_refusal_ends_with_the_launch_or_the_machine() {
         let memory = LaunchMemory::new("one");
         let condition = ConditionType::InstanceReady.is_false(Reason::NotFound, "");
         let (inputs, now) = (CallFingerprint::of(&"launch", &()), Duration::ZERO);
-        memory
-            .refusals()
-            .refused("m", inputs, condition, now, &Timing::default());
+        memory.refusals().refused("m", inputs, condition, now, &Timing::default());
         assert_eq!(memory.entries(), 1);
         end(&memory);
         assert_eq!(memory.entries(), 0);
@@ -117,10 +115,7 @@ fn a_refusal_ends_with_the_launch_or_the_machine() {
 #[test]
 fn the_memory_of_an_attempt_ends_with_another_token() {
     let memory = LaunchMemory::new("one");
-    let now = Moment {
-        time: Timestamp::UNIX_EPOCH,
-        uptime: Duration::ZERO,
-    };
+    let now = Moment { time: Timestamp::UNIX_EPOCH, uptime: Duration::ZERO };
     memory.called("m", "m-1", Progress::Unclear, now.uptime);
     memory.found_nothing("m", "m-1", now.uptime);
     memory.recorded("m", "m-2", "111122223333", now);
@@ -143,15 +138,11 @@ fn a_call_begins_the_proof_of_absence_anew() {
 fn permanent_errors_count_until_their_machine_is_forgotten() {
     let memory = LaunchMemory::new("one");
     let condition = ConditionType::InstanceReady.is_false(Reason::Unauthorized, "refused");
-    for inputs in [
-        CallFingerprint::of(&"launch", &1),
-        CallFingerprint::of(&"launch", &2),
-        CallFingerprint::of(&"other", &1),
-    ] {
+    for inputs in
+        [CallFingerprint::of(&"launch", &1), CallFingerprint::of(&"launch", &2), CallFingerprint::of(&"other", &1)]
+    {
         let timing = Timing::default();
-        memory
-            .refusals()
-            .refused("m", inputs, condition.clone(), Duration::ZERO, &timing);
+        memory.refusals().refused("m", inputs, condition.clone(), Duration::ZERO, &timing);
     }
     assert_eq!(memory.entries(), 2, "one for each call");
     memory.forget("m");
@@ -165,11 +156,7 @@ fn a_lookup_ends_the_time_in_which_none_succeeded() {
     let failed = |uid, seconds| memory.lookup_failed(uid, at(seconds), at(60));
     assert_eq!(memory.time_of_failed_lookups("a"), Duration::ZERO);
     failed("a", 10);
-    assert_eq!(
-        memory.time_of_failed_lookups("a"),
-        Duration::ZERO,
-        "one failure is no time"
-    );
+    assert_eq!(memory.time_of_failed_lookups("a"), Duration::ZERO, "one failure is no time");
     failed("a", 70);
     assert_eq!(memory.time_of_failed_lookups("a"), at(60));
     assert_eq!(memory.time_of_failed_lookups("b"), Duration::ZERO, "another machine");

@@ -68,33 +68,18 @@ fn shown(token: &str) -> Instance {
 
 /// A claim of an AWSMachine that has a verified owner.
 fn owned(machine: &AWSMachine) -> Claim {
-    Claim {
-        machine: Arc::new(machine.clone()),
-        has_owner: true,
-    }
+    Claim { machine: Arc::new(machine.clone()), has_owner: true }
 }
 
 /// A claim of an AWSMachine without a verified owner.
 fn unowned(machine: &AWSMachine) -> Claim {
-    Claim {
-        has_owner: false,
-        ..owned(machine)
-    }
+    Claim { has_owner: false, ..owned(machine) }
 }
 
 fn decide(machine: &AWSMachine, instance: &Instance, claims: &[Claim]) -> Ownership {
-    let tags = MachineTags {
-        cluster: "dev",
-        namespace: "team-a",
-        machine: machine.machine_name(),
-    };
+    let tags = MachineTags { cluster: "dev", namespace: "team-a", machine: machine.machine_name() };
     let owner = &good_owner(machine);
-    let evidence = Evidence {
-        machine,
-        owner,
-        tags,
-        claims,
-    };
+    let evidence = Evidence { machine, owner, tags, claims };
     ownership(instance, &evidence)
 }
 
@@ -103,21 +88,13 @@ fn record_token_spec_and_annotation_prove_ownership() {
     let token = format!("{UID}-3");
     let table = [
         (machine("", &recorded(ID, "x")), "", Proof::Recorded),
-        (
-            machine("", &recorded("i-0000000000000000b", "capa")),
-            "capa",
-            Proof::Recorded,
-        ),
+        (machine("", &recorded("i-0000000000000000b", "capa")), "capa", Proof::Recorded),
         (machine("", ""), token.as_str(), Proof::Launched),
         (machine(&naming(ID), ""), "capa", Proof::Named),
         (asking(machine("", ""), ID), "", Proof::Adopted),
     ];
     for (machine, token, proof) in table {
-        assert_eq!(
-            decide(&machine, &shown(token), &[owned(&machine)]),
-            Ownership::Ours(proof),
-            "{proof:?}"
-        );
+        assert_eq!(decide(&machine, &shown(token), &[owned(&machine)]), Ownership::Ours(proof), "{proof:?}");
     }
 }
 
@@ -132,11 +109,7 @@ fn tags_alone_prove_nothing() {
         asking(machine("", ""), other),
     ] {
         for token in ["", "capa", "0b0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11-1"] {
-            assert_eq!(
-                decide(&machine, &shown(token), &[]),
-                Ownership::Foreign(Reason::Unnamed),
-                "{token}"
-            );
+            assert_eq!(decide(&machine, &shown(token), &[]), Ownership::Foreign(Reason::Unnamed), "{token}");
         }
     }
 }
@@ -156,9 +129,7 @@ fn no_proof_counts_without_the_tags() {
         assert_eq!(decide(&machine, &strip(shown("")), &[]), untagged);
     }
     let mut of_neighbour = shown(&format!("{UID}-1"));
-    of_neighbour
-        .tags
-        .insert(meta::MACHINE_NAME_TAG.to_owned(), "team-a/n".to_owned());
+    of_neighbour.tags.insert(meta::MACHINE_NAME_TAG.to_owned(), "team-a/n".to_owned());
     let untagged = Ownership::Foreign(Reason::Untagged(Proof::Launched));
     assert_eq!(decide(&machine("", ""), &of_neighbour, &[]), untagged);
 }
@@ -191,15 +162,9 @@ fn an_owner_is_verified_by_uid_and_by_its_own_reference() {
         (Some(owner("p", &good)), OwnerProblem::OtherUid),
         (Some(owner("", &good)), OwnerProblem::OtherUid),
         (Some(owner("o", &own_reference("n"))), OwnerProblem::NamesAnother),
+        (Some(owner("o", "{apiGroup: example.org, kind: AWSMachine, name: m}")), OwnerProblem::NamesAnother),
         (
-            Some(owner("o", "{apiGroup: example.org, kind: AWSMachine, name: m}")),
-            OwnerProblem::NamesAnother,
-        ),
-        (
-            Some(owner(
-                "o",
-                "{apiGroup: infrastructure.cluster.x-k8s.io, kind: Other, name: m}",
-            )),
+            Some(owner("o", "{apiGroup: infrastructure.cluster.x-k8s.io, kind: Other, name: m}")),
             OwnerProblem::NamesAnother,
         ),
         (Some(owner("o", "null")), OwnerProblem::NamesAnother),
@@ -220,10 +185,7 @@ fn a_copy_under_another_name_has_no_owner() {
         assert_eq!(decide(&copy, &shown("capa"), &[]), Ownership::Foreign(without_owner));
     }
     let without_ids = named("copy", "", "");
-    assert_eq!(
-        decide(&without_ids, &shown("capa"), &[]),
-        Ownership::Foreign(Reason::Unnamed)
-    );
+    assert_eq!(decide(&without_ids, &shown("capa"), &[]), Ownership::Foreign(Reason::Unnamed));
 }
 
 #[test]
@@ -246,10 +208,7 @@ fn an_instance_claimed_by_another_awsmachine_is_not_adopted() {
     assert_eq!(recorded_elsewhere, Ownership::Foreign(claimed));
     // A claim does not count against a recorded instance.
     let recorded = machine(&naming(ID), &recorded(ID, "x"));
-    assert_eq!(
-        decide(&recorded, &shown(""), &[owned(&by_spec)]),
-        Ownership::Ours(Proof::Recorded)
-    );
+    assert_eq!(decide(&recorded, &shown(""), &[owned(&by_spec)]), Ownership::Ours(Proof::Recorded));
 }
 
 #[test]
@@ -273,10 +232,7 @@ fn an_awsmachine_claims_each_instance_that_it_names() {
     let same = asking(machine(&naming(one), &recorded(one, "x")), one);
     assert_eq!(claimed_instances(&same), [one]);
     for pattern in ["i-*", "i-?", "i-0000000000000000A", "none", ""] {
-        let wild = asking(
-            machine(&format!(", instanceID: '{pattern}'"), &recorded("'i-*'", "x")),
-            pattern,
-        );
+        let wild = asking(machine(&format!(", instanceID: '{pattern}'"), &recorded("'i-*'", "x")), pattern);
         assert_eq!(claimed_instances(&wild), [""; 0], "{pattern}");
     }
 }
@@ -293,11 +249,7 @@ fn the_annotation_adopt_instance_is_an_id_or_none() {
 }
 
 fn tags_of<'a>(cluster: &'a str, namespace: &'a str, machine: &'a str) -> MachineTags<'a> {
-    MachineTags {
-        cluster,
-        namespace,
-        machine,
-    }
+    MachineTags { cluster, namespace, machine }
 }
 
 #[test]
@@ -312,10 +264,7 @@ fn tags_are_compared_exactly() {
         ("dev", "team-a", "M"),
         ("prod", "team-a", "m"),
     ] {
-        assert!(
-            !tags_of(cluster, namespace, machine).are_on(&shown),
-            "{cluster} {namespace} {machine}"
-        );
+        assert!(!tags_of(cluster, namespace, machine).are_on(&shown), "{cluster} {namespace} {machine}");
     }
     let mut shared = shown.clone();
     shared.tags.insert(meta::cluster_tag("dev"), "shared".into());
@@ -324,19 +273,7 @@ fn tags_are_compared_exactly() {
 
 #[test]
 fn no_pattern_reaches_a_filter() {
-    for name in [
-        "*",
-        "m?",
-        "m*",
-        "",
-        "-m",
-        "m-",
-        "a..b",
-        "M",
-        "m/*",
-        "m\\",
-        &"m".repeat(254),
-    ] {
+    for name in ["*", "m?", "m*", "", "-m", "m-", "a..b", "M", "m/*", "m\\", &"m".repeat(254)] {
         assert_eq!(tags_of("dev", "team-a", name).query(), None, "{name}");
         assert_eq!(tags_of("dev", name, "m").query(), None, "{name}");
         assert_eq!(tags_of("dev", "team-a", name).lookup("t"), None, "{name}");

@@ -76,10 +76,8 @@ pub(in crate::awsmachine) fn launch_hold(
     if named.is_empty() {
         return None;
     }
-    let requests: Vec<TargetRequest> = named
-        .iter()
-        .map(|target| request(scope, location, target, false, context))
-        .collect();
+    let requests: Vec<TargetRequest> =
+        named.iter().map(|target| request(scope, location, target, false, context)).collect();
     let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
     let answered = named.iter().zip(&requests).zip(&answers);
     let problems: Vec<(&TargetAccess, Reason, String)> = answered
@@ -123,9 +121,7 @@ fn other_user(
         for cluster in kubernetes.clusters_with_target_group(arn) {
             let metadata = &cluster.metadata;
             let key = |part: &Option<String>| part.clone().unwrap_or_default();
-            users
-                .entry((key(&metadata.namespace), key(&metadata.name)))
-                .or_default();
+            users.entry((key(&metadata.namespace), key(&metadata.name))).or_default();
         }
     }
     let own = (scope.namespace().to_owned(), location.cluster_name.clone());

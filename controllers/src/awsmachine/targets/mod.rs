@@ -22,9 +22,7 @@ use crate::awsmachine::scope::MachineScope;
 
 fn target_instance(scope: &MachineScope, id: &str, instance: Option<&Instance>) -> TargetInstance {
     let private = |addresses: &[MachineAddress]| {
-        let internal = addresses
-            .iter()
-            .find(|address| address.address_type == MachineAddressType::InternalIP);
+        let internal = addresses.iter().find(|address| address.address_type == MachineAddressType::InternalIP);
         internal.map(|address| address.address.clone())
     };
     let shown = instance.and_then(|instance| private(&instance.addresses));
@@ -63,13 +61,9 @@ fn desire(
         access::request(scope, location, target, on_record, context)
     };
     let requests: Vec<TargetRequest> = named.iter().map(request).collect();
-    let shown = location
-        .cloud
-        .reconcile_targets(&scope.key(), instance, &requests, desired);
+    let shown = location.cloud.reconcile_targets(&scope.key(), instance, &requests, desired);
     let shown = named.iter().zip(shown);
-    shown
-        .map(|(target, shown)| view(scope, location, &instance.id, target, shown))
-        .collect()
+    shown.map(|(target, shown)| view(scope, location, &instance.id, target, shown)).collect()
 }
 
 fn view(
@@ -200,10 +194,7 @@ fn ensure_registered(
         let unread = |target| view(scope, location, id, target, RegistrationState::Unknown);
         named.iter().map(unread).collect()
     };
-    if views
-        .iter()
-        .any(|view| matches!(view.shown, RegistrationState::Refused(_)))
-    {
+    if views.iter().any(|view| matches!(view.shown, RegistrationState::Refused(_))) {
         // No event reports that another Cluster has left a group.
         scope.next = Next::Requeue(context.timing.resolve_retry_cap);
     }

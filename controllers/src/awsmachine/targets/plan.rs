@@ -30,9 +30,7 @@ pub(in crate::awsmachine) fn stored_state(
     group: &Group,
 ) -> Option<MachineTargetState> {
     let mut of_group = stored.iter().filter(|status| status.target == group.id());
-    of_group
-        .find(|status| status.instance_id == id)
-        .map(|status| status.state)
+    of_group.find(|status| status.instance_id == id).map(|status| status.state)
 }
 
 impl TargetView {
@@ -80,34 +78,24 @@ impl TargetView {
     /// The state to store for an instance that is deregistered before its AWSMachine is deleted. It may stay
     /// registered.
     fn departing(&self) -> Option<MachineTargetState> {
-        if self.leaves() {
-            self.deregistering()
-        } else {
-            self.registering()
-        }
+        if self.leaves() { self.deregistering() } else { self.registering() }
     }
 
     /// Whether the instance leaves the group or has left it, according to AWS or to the stored state.
     pub(in crate::awsmachine) fn leaves(&self) -> bool {
-        let shown = matches!(
-            self.shown,
-            RegistrationState::Leaving | RegistrationState::Out | RegistrationState::Overdue
-        );
+        let shown =
+            matches!(self.shown, RegistrationState::Leaving | RegistrationState::Out | RegistrationState::Overdue);
         shown || self.was_leaving()
     }
 
     /// Whether AWS has shown the state of the instance in the group.
     fn is_read(&self) -> bool {
-        !matches!(
-            self.shown,
-            RegistrationState::Unknown | RegistrationState::Unreadable(_)
-        )
+        !matches!(self.shown, RegistrationState::Unknown | RegistrationState::Unreadable(_))
     }
 
     /// Whether the stored state is one of a registration. The former condition is then about this instance.
     fn was_registering(&self) -> bool {
-        self.stored
-            .is_some_and(|state| state < MachineTargetState::Deregistering)
+        self.stored.is_some_and(|state| state < MachineTargetState::Deregistering)
     }
 
     /// Whether the instance has been healthy since it was registered.
@@ -117,16 +105,12 @@ impl TargetView {
 
     /// Whether the stored state is one of a deregistration.
     fn was_leaving(&self) -> bool {
-        self.stored
-            .is_some_and(|state| state >= MachineTargetState::Deregistering)
+        self.stored.is_some_and(|state| state >= MachineTargetState::Deregistering)
     }
 
     /// Whether the deletion does not wait for this target.
     pub(in crate::awsmachine) fn is_over(&self) -> bool {
-        matches!(
-            self.shown,
-            RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
-        )
+        matches!(self.shown, RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_))
     }
 }
 
@@ -141,10 +125,7 @@ pub(super) fn after_registering(id: &str, views: &[TargetView]) -> (Vec<MachineT
         let message = format!("registered instance {id} in {}", view.group);
         EventDraft::normal("SuccessfulAttachControlPlaneELB", message)
     };
-    (
-        to_store(id, views, TargetView::registering),
-        took_effect.map(event).collect(),
-    )
+    (to_store(id, views, TargetView::registering), took_effect.map(event).collect())
 }
 
 /// The states to store for an instance that is being deregistered, and an event for each deregistration that took
@@ -157,10 +138,7 @@ pub(super) fn after_deregistering(id: &str, views: &[TargetView]) -> (Vec<Machin
         let message = format!("deregistered instance {id} from {}", view.group);
         EventDraft::normal("SuccessfulDetachControlPlaneELB", message)
     };
-    (
-        to_store(id, views, TargetView::deregistering),
-        took_effect.map(event).collect(),
-    )
+    (to_store(id, views, TargetView::deregistering), took_effect.map(event).collect())
 }
 
 /// The states and events for an instance that is deregistered before its AWSMachine is deleted.
@@ -247,10 +225,9 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
         RegistrationState::Registering
         | RegistrationState::Leaving
         | RegistrationState::Out
-        | RegistrationState::Overdue => Some((
-            Reason::Registering,
-            format!("instance {id} is being registered in {group}"),
-        )),
+        | RegistrationState::Overdue => {
+            Some((Reason::Registering, format!("instance {id} is being registered in {group}")))
+        }
     }
 }
 
@@ -258,26 +235,15 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
 /// healthy has failed.
 fn health_problem(id: &str, view: &TargetView, health: &Health) -> (Reason, String) {
     let group = &view.group;
-    let unhealthy = if view.was_in_service() {
-        Reason::Failed
-    } else {
-        Reason::Registering
-    };
+    let unhealthy = if view.was_in_service() { Reason::Failed } else { Reason::Registering };
     let code = health.reason.as_ref().map(|reason| format!(": {reason}"));
     let code = code.unwrap_or_default();
     match health.state {
-        TargetState::Initial => (
-            Reason::Registering,
-            format!("instance {id} is registered in {group} and not checked yet"),
-        ),
-        TargetState::Unused => (
-            unhealthy,
-            format!("instance {id} is registered in {group} and gets no traffic{code}"),
-        ),
-        _ => (
-            unhealthy,
-            format!("instance {id} is registered in {group} and not healthy{code}"),
-        ),
+        TargetState::Initial => {
+            (Reason::Registering, format!("instance {id} is registered in {group} and not checked yet"))
+        }
+        TargetState::Unused => (unhealthy, format!("instance {id} is registered in {group} and gets no traffic{code}")),
+        _ => (unhealthy, format!("instance {id} is registered in {group} and not healthy{code}")),
     }
 }
 
@@ -308,10 +274,9 @@ fn departure_problem(id: &str, view: &TargetView) -> Option<(Reason, String)> {
             ))
         }
         RegistrationState::Unknown => Some((Reason::Deregistering, unread(id, group))),
-        RegistrationState::Registering | RegistrationState::Registered { .. } | RegistrationState::Leaving => Some((
-            Reason::Deregistering,
-            format!("instance {id} is being deregistered from {group}"),
-        )),
+        RegistrationState::Registering | RegistrationState::Registered { .. } | RegistrationState::Leaving => {
+            Some((Reason::Deregistering, format!("instance {id} is being deregistered from {group}")))
+        }
     }
 }
 
@@ -319,10 +284,7 @@ fn departure_problem(id: &str, view: &TargetView) -> Option<(Reason, String)> {
 fn summed_up(problems: &[(Reason, String)]) -> Option<ConditionUpdate> {
     // A problem that a user must solve precedes a temporary problem.
     let passes = |(reason, _): &&(Reason, String)| matches!(reason, Reason::Registering | Reason::Deregistering);
-    let (reason, _) = problems
-        .iter()
-        .find(|problem| !passes(problem))
-        .or_else(|| problems.first())?;
+    let (reason, _) = problems.iter().find(|problem| !passes(problem)).or_else(|| problems.first())?;
     let messages: Vec<&str> = problems.iter().map(|(_, message)| message.as_str()).collect();
     Some(ConditionType::ControlPlaneTargetsReady.is_false(*reason, messages.join("; ")))
 }

@@ -46,15 +46,9 @@ impl GroupUser {
 /// The Cluster that keeps this one from the group, as `<namespace>/<name>`, if there is one.
 pub(super) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<String> {
     // A user without a Cluster and without a registration will never use the group.
-    let existing = others
-        .iter()
-        .filter(|user| user.claim == Claim::Registered || user.created.is_some());
+    let existing = others.iter().filter(|user| user.claim == Claim::Registered || user.created.is_some());
     let first = existing.min_by_key(|user| user.rank())?;
-    let precedes = if own.claim == Claim::Registered {
-        first.rank() < own.rank()
-    } else {
-        first.claim >= own.claim
-    };
+    let precedes = if own.claim == Claim::Registered { first.rank() < own.rank() } else { first.claim >= own.claim };
     precedes.then(|| format!("{}/{}", first.namespace, first.name))
 }
 

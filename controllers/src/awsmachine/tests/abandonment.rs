@@ -22,18 +22,14 @@ fn annotate(scene: &Scene, value: &str) {
 #[tokio::test]
 async fn an_abandoned_instance_is_left_alone_with_a_warning() {
     let scene = Scene::running().await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     scene.delete();
     scene.pass().await;
     annotate(&scene, FIRST);
     let pass = scene.pass().await;
     assert!(pass.machine.is_none());
     assert_eq!(pass.calls, ["remove_finalizer"], "AWS is not even asked");
-    let [event] = pass.events.as_slice() else {
-        panic!("{:?}", pass.events)
-    };
+    let [event] = pass.events.as_slice() else { panic!("{:?}", pass.events) };
     assert!(event.warning && event.reason == "InstanceAbandoned", "{event:?}");
     assert!(event.message.contains(FIRST), "{event:?}");
 }
@@ -58,20 +54,13 @@ async fn a_mismatched_value_is_named_and_the_deletion_goes_on() {
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/Terminating");
     let message = pass.message(INSTANCE_READY);
-    assert!(
-        message.contains("\"i-0000000000000000b\"") && message.contains(&format!("not {FIRST}")),
-        "{message}"
-    );
+    assert!(message.contains("\"i-0000000000000000b\"") && message.contains(&format!("not {FIRST}")), "{message}");
     assert!(pass.calls.contains(&"TerminateInstances".to_owned()));
     assert_eq!(scene.pass().await.calls, [""; 0]);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     let ending = scene.pass().await;
     let terminated = ending.events.iter().any(|event| event.reason == "SuccessfulTerminate");
-    assert!(
-        terminated,
-        "the annotation does not hide what was done: {:?}",
-        ending.events
-    );
+    assert!(terminated, "the annotation does not hide what was done: {:?}", ending.events);
 }
 
 #[tokio::test]
@@ -107,9 +96,7 @@ async fn a_restored_copy_is_given_up_by_its_search_token() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let spec = "allowedNamespaces: {list: [team-b]}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", spec);
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", spec);
     scene.delete();
     assert_ended_by_search_token(&scene).await;
 }
@@ -141,16 +128,10 @@ async fn a_deletion_without_its_source_goes_on_from_the_spec() {
 #[tokio::test]
 async fn a_deletion_waits_for_a_source_that_exists() {
     let identity = "identityRef: {kind: AWSClusterControllerIdentity, name: default}";
-    let scene = Scene::with_spec(&format!("{SPEC}, region: eu-west-1, {identity}"))
-        .run()
-        .await;
+    let scene = Scene::with_spec(&format!("{SPEC}, region: eu-west-1, {identity}")).run().await;
     scene.edit(|machine| machine.status = None);
     scene.kubernetes.put_source("dev", FakeSource::unpublished());
     scene.delete();
     let blocked = scene.pass().await;
-    assert_eq!(
-        blocked.condition(INSTANCE_READY),
-        "False/DeletionBlocked",
-        "it may publish the tag of the cluster"
-    );
+    assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked", "it may publish the tag of the cluster");
 }

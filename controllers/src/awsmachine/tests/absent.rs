@@ -10,14 +10,8 @@ use crate::testing::absent::neutral_values;
 const PARENTS: [(&str, &str); 4] = [
     ("rootVolume", "rootVolume: {size: 8}"),
     ("nonRootVolumes[]", "nonRootVolumes: [{deviceName: /dev/sdf, size: 8}]"),
-    (
-        "subnet",
-        "subnet: {filters: [{name: subnet-id, values: [subnet-0000000a]}]}",
-    ),
-    (
-        "additionalSecurityGroups[]",
-        "additionalSecurityGroups: [{filters: [{name: group-id, values: [sg-0000000b]}]}]",
-    ),
+    ("subnet", "subnet: {filters: [{name: subnet-id, values: [subnet-0000000a]}]}"),
+    ("additionalSecurityGroups[]", "additionalSecurityGroups: [{filters: [{name: group-id, values: [sg-0000000b]}]}]"),
 ];
 
 /// Fields in which `false` has another effect than an absent field, and the effect.
@@ -26,14 +20,8 @@ const OTHERS: [(&str, &str); 6] = [
     ("uncompressedUserData", "compressed user data"),
     ("rootVolume.encrypted", "no encryption, whatever the image says"),
     ("nonRootVolumes[].encrypted", "no encryption, whatever the account says"),
-    (
-        "privateDnsName.enableResourceNameDnsARecord",
-        "no record, whatever the subnet says",
-    ),
-    (
-        "privateDnsName.enableResourceNameDnsAAAARecord",
-        "no record, whatever the subnet says",
-    ),
+    ("privateDnsName.enableResourceNameDnsARecord", "no record, whatever the subnet says"),
+    ("privateDnsName.enableResourceNameDnsAAAARecord", "no record, whatever the subnet says"),
 ];
 
 /// The call of RunInstances in the first pass over a new machine with this spec.
@@ -51,11 +39,7 @@ async fn zero_and_default_values_launch_as_an_absent_field() {
         let (path, value) = (neutral.path.as_str(), &neutral.value);
         let is_other = OTHERS.iter().any(|(other, _)| *other == path) && *value == false;
         let (with, without) = (call(&neutral.with).await, call(&neutral.without).await);
-        assert_eq!(
-            with != without,
-            is_other,
-            "{path}: {value}: {with:#}, and without it {without:#}"
-        );
+        assert_eq!(with != without, is_other, "{path}: {value}: {with:#}, and without it {without:#}");
         compared += usize::from(!without.is_null());
     }
     assert!(compared > 20, "the schema gave {compared} values only");

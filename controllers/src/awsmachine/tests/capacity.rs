@@ -36,17 +36,9 @@ async fn a_full_reservation_or_host_is_named_with_the_code() {
     let reservation = "capacityReservationId: cr-0123456789abcdef0";
     let host = "tenancy: host, hostID: h-0123456789abcdef0";
     for (code, field, names) in [
-        (
-            "ReservationCapacityExceeded",
-            reservation,
-            "capacity reservation cr-0123456789abcdef0",
-        ),
+        ("ReservationCapacityExceeded", reservation, "capacity reservation cr-0123456789abcdef0"),
         ("InsufficientCapacityOnHost", host, "Dedicated Host h-0123456789abcdef0"),
-        (
-            "IncompatibleHostRequirements",
-            host,
-            "Dedicated Host h-0123456789abcdef0",
-        ),
+        ("IncompatibleHostRequirements", host, "Dedicated Host h-0123456789abcdef0"),
         ("UnavailableHostRequirements", "tenancy: host", "no Dedicated Host"),
     ] {
         let scene = Scene::with_spec(&format!("{SPEC}, {field}"));
@@ -55,11 +47,7 @@ async fn a_full_reservation_or_host_is_named_with_the_code() {
         let message = refused.message(INSTANCE_READY);
         assert!(message.contains(names) && message.contains(code), "{message}");
         scene.refused_with(code).await;
-        assert_eq!(
-            subnets(&scene),
-            ["subnet-0000000a", "subnet-0000000b"],
-            "each zone is tried"
-        );
+        assert_eq!(subnets(&scene), ["subnet-0000000a", "subnet-0000000b"], "each zone is tried");
         let exhausted = scene.pass().await;
         let message = exhausted.message(INSTANCE_READY);
         assert!(message.contains(&format!("({code}: ")), "with EC2's words: {message}");
@@ -75,16 +63,10 @@ async fn a_machine_without_a_usable_zone_waits_with_a_reason() {
     assert_eq!(exhausted.condition(INSTANCE_READY), "False/InsufficientCapacity");
     assert_eq!(exhausted.condition(ConditionType::NetworkReady), "True/Ready");
     let message = exhausted.message(INSTANCE_READY);
-    assert!(
-        message.contains("eu-west-1a, eu-west-1b for instance type t3.large"),
-        "{message}"
-    );
+    assert!(message.contains("eu-west-1a, eu-west-1b for instance type t3.large"), "{message}");
     assert_eq!(exhausted.next, Next::Requeue(Duration::from_secs(60)));
     let waiting = scene.after(Duration::from_secs(59)).await;
-    assert_eq!(
-        (waiting.calls, waiting.next),
-        (vec![], Next::Requeue(Duration::from_secs(1)))
-    );
+    assert_eq!((waiting.calls, waiting.next), (vec![], Next::Requeue(Duration::from_secs(1))));
     scene.after(Duration::from_secs(1)).await;
     assert_eq!(subnets(&scene).len(), 3);
 }
@@ -98,11 +80,7 @@ async fn a_machine_with_its_own_zone_or_subnet_stays_there() {
         scene.aws.fail_next("RunInstances", refused("RunInstances", SHORT));
         scene.pass_over("n").await.unwrap();
         let waiting = scene.pass_over("n").await.unwrap();
-        assert_eq!(
-            waiting.condition(INSTANCE_READY),
-            "False/InsufficientCapacity",
-            "{spec}"
-        );
+        assert_eq!(waiting.condition(INSTANCE_READY), "False/InsufficientCapacity", "{spec}");
         assert_eq!(subnets(&scene), ["subnet-0000000a"]);
         scene.kubernetes.advance(Duration::from_secs(60));
         scene.pass_over("n").await.unwrap();

@@ -14,18 +14,11 @@ async fn a_clock_that_is_set_ahead_proves_no_absence() {
     // The attempt cannot be repeated unchanged, so its instance is looked up.
     scene.edit_attempt(|attempt| attempt.request.parameters_hash = Some("changed".into()));
     let looked = scene.pass().await;
-    assert_eq!(
-        looked.condition(ConditionType::InstanceReady),
-        "False/LaunchUnconfirmed"
-    );
+    assert_eq!(looked.condition(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
     scene.kubernetes.set_clock(tomorrow());
     let pass = scene.after(Timing::default().lookup_spacing).await;
     assert_eq!(pass.condition(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
-    assert_eq!(
-        pass.launch().attempt_number(),
-        1,
-        "no attempt follows one that may have launched"
-    );
+    assert_eq!(pass.launch().attempt_number(), 1, "no attempt follows one that may have launched");
     let pass = scene.after(Timing::default().launch_lookup_age).await;
     assert_eq!(pass.launch().attempt_number(), 2);
 }
@@ -60,17 +53,10 @@ async fn a_clock_that_is_set_back_delays_no_refused_call() {
     let error = refused("TerminateInstances", "UnauthorizedOperation");
     scene.aws.fail_next("TerminateInstances", error);
     scene.pass().await;
-    assert_eq!(
-        scene.pass().await.condition(ConditionType::InstanceReady),
-        "False/Unauthorized"
-    );
+    assert_eq!(scene.pass().await.condition(ConditionType::InstanceReady), "False/Unauthorized");
     scene.kubernetes.set_clock(Timestamp::UNIX_EPOCH);
     let pass = scene.after(RETRY).await;
-    assert!(
-        pass.calls.contains(&"TerminateInstances".to_owned()),
-        "{:?}",
-        pass.calls
-    );
+    assert!(pass.calls.contains(&"TerminateInstances".to_owned()), "{:?}", pass.calls);
 }
 
 #[tokio::test]

@@ -7,10 +7,7 @@ use super::*;
 
 impl Scene {
     fn reconciler(&self) -> MachineReconciler {
-        MachineReconciler {
-            context: self.context.clone(),
-            sync_period: Duration::from_secs(600),
-        }
+        MachineReconciler { context: self.context.clone(), sync_period: Duration::from_secs(600) }
     }
 
     fn groups(&self) -> Vec<String> {
@@ -24,10 +21,8 @@ async fn a_machine_shares_workers_with_its_cluster_and_account() {
     let scene = Scene::new();
     assert_eq!(scene.groups(), ["cluster team-a/dev"], "its account is not known yet");
     scene.pass().await;
-    let (account, identity) = (
-        "account 111122223333 eu-west-1",
-        "identity AWSClusterControllerIdentity/default eu-west-1",
-    );
+    let (account, identity) =
+        ("account 111122223333 eu-west-1", "identity AWSClusterControllerIdentity/default eu-west-1");
     assert_eq!(scene.groups(), ["cluster team-a/dev", account, identity]);
 }
 

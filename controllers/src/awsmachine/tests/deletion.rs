@@ -61,19 +61,14 @@ async fn a_deleted_machine_without_the_finalizer_is_ignored() {
 async fn a_machine_never_launched_is_looked_up_once_and_released() {
     let scene = never_launched().await;
     let pass = scene.pass().await;
-    assert_eq!(
-        pass.calls,
-        ["GetCallerIdentity", "DescribeInstances", "remove_finalizer"]
-    );
+    assert_eq!(pass.calls, ["GetCallerIdentity", "DescribeInstances", "remove_finalizer"]);
     assert_released(&scene, &pass);
 }
 
 #[tokio::test]
 async fn the_planned_record_stands_in_for_an_impossible_lookup() {
     let no_identity = never_launched().await;
-    no_identity
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    no_identity.kubernetes.remove_identity(&IdentityReference::controller_default());
     let no_network = never_launched().await;
     no_network.kubernetes.put_source("dev", SourceOutcome::NotFound);
     let unreadable_network = never_launched().await;
@@ -84,17 +79,8 @@ async fn the_planned_record_stands_in_for_an_impossible_lookup() {
     let error = refused("GetCallerIdentity", "InvalidClientTokenId");
     refused_credentials.aws.fail_next("GetCallerIdentity", error);
     let unreachable = never_launched().await;
-    unreachable
-        .aws
-        .fail_next("DescribeInstances", unanswered("DescribeInstances"));
-    for scene in [
-        no_identity,
-        no_network,
-        unreadable_network,
-        no_cluster,
-        refused_credentials,
-        unreachable,
-    ] {
+    unreachable.aws.fail_next("DescribeInstances", unanswered("DescribeInstances"));
+    for scene in [no_identity, no_network, unreadable_network, no_cluster, refused_credentials, unreachable] {
         let pass = scene.pass().await;
         assert_released(&scene, &pass);
     }
@@ -104,9 +90,7 @@ async fn the_planned_record_stands_in_for_an_impossible_lookup() {
 async fn a_deletion_waits_for_the_turn_of_its_lookup() {
     let scene = never_launched().await;
     let turn = Duration::from_millis(1234);
-    scene
-        .aws
-        .fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
+    scene.aws.fail_next("DescribeInstances", CloudError::deferred("DescribeInstances", turn));
     let deferred = scene.pass().await;
     assert_eq!(deferred.condition(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(deferred.next, Next::Deferred(turn));
@@ -133,9 +117,7 @@ async fn a_stored_refusal_counts_only_together_with_a_lookup() {
     scene.restart();
     scene.delete();
     // The refusal may come from a backup, and an instance may have been launched after the backup.
-    scene
-        .aws
-        .fail_next("DescribeInstances", unanswered("DescribeInstances"));
+    scene.aws.fail_next("DescribeInstances", unanswered("DescribeInstances"));
     let blocked = scene.pass().await;
     assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let pass = scene.pass().await;
@@ -149,48 +131,24 @@ async fn an_unreadable_termination_shows_the_error() {
     scene.delete();
     let awaited = scene.pass().await;
     assert_eq!(awaited.condition(INSTANCE_READY), "False/Terminating");
-    scene
-        .aws
-        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
+    scene.aws.fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     let blocked = scene.pass().await;
     assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = blocked.message(INSTANCE_READY);
-    assert!(
-        message.contains(FIRST) && message.contains("UnauthorizedOperation"),
-        "{message}"
-    );
+    assert!(message.contains(FIRST) && message.contains("UnauthorizedOperation"), "{message}");
 }
 
 #[tokio::test]
 async fn an_unrecorded_instance_of_our_own_is_terminated() {
     let scene = never_launched().await;
-    scene
-        .aws
-        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
-    scene
-        .aws
-        .instance("i-0000000000000000b", InstanceState::Running, "team-a/other");
+    scene.aws.launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.instance("i-0000000000000000b", InstanceState::Running, "team-a/other");
     let pass = scene.pass().await;
-    assert_eq!(
-        pass.calls,
-        [
-            "GetCallerIdentity",
-            "DescribeInstances",
-            "confirm",
-            "write_status",
-            "TerminateInstances"
-        ]
-    );
+    assert_eq!(pass.calls, ["GetCallerIdentity", "DescribeInstances", "confirm", "write_status", "TerminateInstances"]);
     assert_eq!(pass.next, Next::Requeue(Timing::default().listing_interval));
     let waiting = scene.pass().await;
-    assert_eq!(
-        waiting.calls,
-        ["DescribeInstances", "confirm"],
-        "shutting down is not terminated"
-    );
-    scene
-        .aws
-        .set_instance_state("i-0000000000000000a", InstanceState::Terminated);
+    assert_eq!(waiting.calls, ["DescribeInstances", "confirm"], "shutting down is not terminated");
+    scene.aws.set_instance_state("i-0000000000000000a", InstanceState::Terminated);
     let pass = scene.pass().await;
     assert_released(&scene, &pass);
 }
@@ -200,10 +158,7 @@ async fn a_restored_machine_is_released_once_its_absence_is_proven() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     scene.delete();
-    scene.aws.fail_next(
-        "DescribeInstances",
-        refused("DescribeInstances", "UnauthorizedOperation"),
-    );
+    scene.aws.fail_next("DescribeInstances", refused("DescribeInstances", "UnauthorizedOperation"));
     let blocked = scene.pass().await;
     assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
     assert_eq!(blocked.condition(ConditionType::Ready), "False/DeletionBlocked");
@@ -269,9 +224,7 @@ async fn the_instance_of_a_namesake_is_not_terminated() {
         machine.metadata.uid = Some("uid-of-another".into());
         machine.metadata.deletion_timestamp = None;
     });
-    scene
-        .aws
-        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
     // The cache of a suspended process still contains the former object.
     assert!(Box::pin(super::reconcile(former, &scene.context)).await.is_err());
     assert!(!scene.journal.take().contains(&"TerminateInstances".to_owned()));
@@ -304,12 +257,7 @@ async fn a_new_process_looks_for_an_open_attempt_for_its_full_time() {
 
 #[tokio::test]
 async fn a_known_instance_is_terminated_in_every_living_state() {
-    for state in [
-        InstanceState::Pending,
-        InstanceState::Running,
-        InstanceState::Stopping,
-        InstanceState::Stopped,
-    ] {
+    for state in [InstanceState::Pending, InstanceState::Running, InstanceState::Stopping, InstanceState::Stopped] {
         let scene = Scene::running().await;
         scene.aws.set_instance_state(FIRST, state);
         scene.delete();
@@ -349,11 +297,7 @@ async fn an_absent_instance_releases_its_machine_once_old_enough() {
     let young = scene.after(Duration::from_secs(100)).await;
     assert_eq!(young.condition(INSTANCE_READY), "False/Terminating");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
-    assert_eq!(
-        scene.aws.forgotten().len(),
-        1,
-        "what was seen of it while it was young is no proof later"
-    );
+    assert_eq!(scene.aws.forgotten().len(), 1, "what was seen of it while it was young is no proof later");
     let unseen = scene.after(Duration::from_secs(200)).await;
     assert!(unseen.machine.is_some(), "it is looked for anew");
     let old = scene.pass().await;
@@ -375,9 +319,7 @@ async fn a_deletion_waits_for_the_first_listing() {
 async fn a_foreign_instance_in_the_spec_is_never_terminated() {
     let scene = never_launched().await;
     scene.edit(|machine| machine.spec.provider_id = Some("aws:///eu-west-1a/i-0000000000000000a".into()));
-    scene
-        .aws
-        .instance("i-0000000000000000a", InstanceState::Running, "team-a/other");
+    scene.aws.instance("i-0000000000000000a", InstanceState::Running, "team-a/other");
     assert!(!terminated(&scene.pass().await));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/NotOwned");
@@ -388,9 +330,7 @@ async fn a_foreign_instance_in_the_spec_is_never_terminated() {
 #[tokio::test]
 async fn a_blocked_deletion_names_its_problem_until_solved() {
     let scene = Scene::running().await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     scene.delete();
     let blocked = scene.pass().await;
     assert_eq!(blocked.condition(INSTANCE_READY), "False/DeletionBlocked");
@@ -399,15 +339,10 @@ async fn a_blocked_deletion_names_its_problem_until_solved() {
     assert_eq!(blocked.next, Next::Retry);
     assert!(blocked.machine.is_some());
     let spec = "allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", spec);
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", spec);
     let mended = scene.pass().await;
     assert_eq!(mended.condition(ConditionType::IdentityReady), "True/Ready");
-    assert!(
-        terminated(&scene.pass().await),
-        "the session of the new identity has looked"
-    );
+    assert!(terminated(&scene.pass().await), "the session of the new identity has looked");
 }
 
 #[tokio::test]
@@ -434,17 +369,11 @@ async fn a_deletion_uses_the_recorded_network() {
 #[tokio::test]
 async fn a_refused_machine_is_released_after_one_empty_lookup() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
     scene.pass().await;
     scene.delete();
     let deleted = scene.pass().await;
-    assert!(
-        deleted.calls.iter().any(|call| call == "DescribeInstances"),
-        "{:?}",
-        deleted.calls
-    );
+    assert!(deleted.calls.iter().any(|call| call == "DescribeInstances"), "{:?}", deleted.calls);
     assert_released(&scene, &deleted);
 }
 
@@ -467,17 +396,11 @@ async fn an_unreadable_source_is_named_by_a_deletion_without_status() {
 async fn a_refused_listing_is_named_by_the_deletion() {
     let scene = Scene::running().await;
     scene.aws.restart();
-    scene
-        .aws
-        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
+    scene.aws.fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     scene.delete();
     scene.pass().await;
     let deleted = scene.pass().await;
     assert_eq!(deleted.condition(INSTANCE_READY), "False/DeletionBlocked");
-    assert!(
-        deleted
-            .message(INSTANCE_READY)
-            .contains("DescribeInstances: UnauthorizedOperation")
-    );
+    assert!(deleted.message(INSTANCE_READY).contains("DescribeInstances: UnauthorizedOperation"));
     assert!(!terminated(&deleted));
 }

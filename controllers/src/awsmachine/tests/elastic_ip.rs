@@ -47,11 +47,7 @@ async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs(
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let pass = scene.pass().await;
     let calls = ["DescribeAddresses", "AllocateAddress", "AssociateAddress"].map(|call| order(&pass, call));
-    assert!(
-        calls[0].is_some() && calls[0] < calls[1] && calls[1] < calls[2],
-        "{:?}",
-        pass.calls
-    );
+    assert!(calls[0].is_some() && calls[0] < calls[1] && calls[1] < calls[2], "{:?}", pass.calls);
     let address = live(&scene).remove(0);
     let record = recorded(&pass);
     assert_eq!(record.effective_phase(), ElasticIpPhase::Associated);
@@ -67,20 +63,13 @@ async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs(
         assert_eq!(address.tags.get(key), Some(&value), "{key}");
     }
     let told = pass.reasons_of_events();
-    assert!(
-        told.contains(&"SuccessfulAllocateAddress") && told.contains(&"SuccessfulAssociateAddress"),
-        "{told:?}"
-    );
+    assert!(told.contains(&"SuccessfulAllocateAddress") && told.contains(&"SuccessfulAssociateAddress"), "{told:?}");
     let quiet = scene.after(Duration::from_secs(600)).await;
     for call in ["DescribeAddresses", "AllocateAddress", "AssociateAddress"] {
         assert_eq!(order(&quiet, call), None, "{:?}", quiet.calls);
     }
     let shown = quiet.status().addresses.iter().map(|shown| shown.address.as_str());
-    assert!(
-        shown.collect::<Vec<_>>().contains(&address.public_ip.as_str()),
-        "{:?}",
-        quiet.status().addresses
-    );
+    assert!(shown.collect::<Vec<_>>().contains(&address.public_ip.as_str()), "{:?}", quiet.status().addresses);
 }
 
 #[tokio::test]
@@ -92,19 +81,10 @@ async fn the_record_is_stored_before_the_call() {
     let pass = scene.pass().await;
     assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Requested);
     assert_eq!(recorded(&pass).holder.as_deref(), Some("one"));
-    assert_eq!(
-        pass.condition(INSTANCE_READY),
-        "True/Ready",
-        "the instance runs all the same"
-    );
+    assert_eq!(pass.condition(INSTANCE_READY), "True/Ready", "the instance runs all the same");
     assert!(pass.condition(READY).starts_with("False/"), "{}", pass.condition(READY));
     let soon = scene.after(Duration::from_secs(60)).await;
-    assert_eq!(
-        order(&soon, "AllocateAddress"),
-        None,
-        "no second call: {:?}",
-        soon.calls
-    );
+    assert_eq!(order(&soon, "AllocateAddress"), None, "no second call: {:?}", soon.calls);
     for _ in 0..3 {
         scene.after(Duration::from_secs(400)).await;
     }
@@ -134,14 +114,10 @@ async fn a_lost_answer_allocates_no_second_address() {
 #[tokio::test]
 async fn a_call_that_had_no_turn_is_made_at_its_turn() {
     let scene = scene("");
-    scene
-        .kubernetes
-        .set_clock("2026-01-01T00:00:00.987654321Z".parse().unwrap());
+    scene.kubernetes.set_clock("2026-01-01T00:00:00.987654321Z".parse().unwrap());
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene
-        .aws
-        .fail_next("AllocateAddress", refused("AllocateAddress", "RequestLimitExceeded"));
+    scene.aws.fail_next("AllocateAddress", refused("AllocateAddress", "RequestLimitExceeded"));
     let throttled = scene.pass().await;
     assert_eq!(throttled.condition(READY), "False/Throttled");
     assert_eq!(recorded(&throttled).effective_phase(), ElasticIpPhase::Requested);
@@ -195,14 +171,10 @@ async fn the_interface_of_an_instance_keeps_the_address_that_a_user_gave_it() {
 
 #[tokio::test]
 async fn an_exhausted_pool_is_named_or_left_for_amazons() {
-    for (order_of_pools, free, used) in [
-        ("none", 1, Some(Some(POOL))),
-        ("amazon-pool", 0, Some(None)),
-        ("none", 0, None),
-    ] {
-        let scene = scene(&format!(
-            "publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: {order_of_pools}"
-        ));
+    for (order_of_pools, free, used) in
+        [("none", 1, Some(Some(POOL))), ("amazon-pool", 0, Some(None)), ("none", 0, None)]
+    {
+        let scene = scene(&format!("publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: {order_of_pools}"));
         scene.aws.address_pool(POOL, free);
         scene.pass().await;
         scene.aws.set_instance_state(FIRST, InstanceState::Running);
@@ -227,16 +199,10 @@ async fn a_quota_is_a_condition_and_asked_again_seldom() {
     let scene = scene("");
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene
-        .aws
-        .fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
+    scene.aws.fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(READY), "False/QuotaExceeded");
-    assert!(
-        pass.message(READY).contains("AddressLimitExceeded"),
-        "{}",
-        pass.message(READY)
-    );
+    assert!(pass.message(READY).contains("AddressLimitExceeded"), "{}", pass.message(READY));
     assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Refused);
     let soon = scene.after(Duration::from_secs(5)).await;
     assert_eq!(order(&soon, "AllocateAddress"), None, "{:?}", soon.calls);
@@ -269,10 +235,7 @@ async fn the_address_is_released_once_the_instance_is_gone() {
     let released = scene.pass().await;
     assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
     assert_eq!(live(&scene).len(), 0);
-    let told = released
-        .events
-        .iter()
-        .find(|event| event.reason == "SuccessfulReleaseAddress");
+    let told = released.events.iter().find(|event| event.reason == "SuccessfulReleaseAddress");
     assert!(told.unwrap().message.contains(&address.id));
 }
 
@@ -310,11 +273,7 @@ async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
         assert!(waiting.machine.is_some(), "{case}");
         assert_eq!(waiting.condition(INSTANCE_READY), "False/LaunchUnconfirmed", "{case}");
         let released = scene.after(Duration::from_secs(700)).await;
-        assert!(
-            released.machine.is_none(),
-            "{case}: {}",
-            released.message(INSTANCE_READY)
-        );
+        assert!(released.machine.is_none(), "{case}: {}", released.message(INSTANCE_READY));
         assert_eq!(live(&scene).len(), 0, "{case}");
     }
 }
@@ -335,9 +294,7 @@ async fn an_association_with_the_ended_instance_is_no_obstacle() {
 async fn the_deletion_waits_for_an_address_that_aws_keeps() {
     let scene = scene("").run().await;
     let address = live(&scene).remove(0);
-    scene
-        .aws
-        .fail_next("ReleaseAddress", refused("ReleaseAddress", "UnauthorizedOperation"));
+    scene.aws.fail_next("ReleaseAddress", refused("ReleaseAddress", "UnauthorizedOperation"));
     let waiting = delete(&scene).await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = waiting.message(INSTANCE_READY);
@@ -373,9 +330,7 @@ async fn an_address_that_no_listing_shows_yet_keeps_its_instance() {
     let scene = scene("");
     scene.pass().await;
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
-    scene
-        .aws
-        .fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
+    scene.aws.fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
     scene.pass().await;
     let foreign = scene.aws.foreign_address(FIRST);
     scene.kubernetes.advance(RETRY);

@@ -10,9 +10,7 @@ use crate::testing::fields::{assert_effect, effects, spec_with};
 async fn observed(spec: &str) -> Value {
     let scene = Scene::with_spec(spec);
     scene.aws.security_group("sg-0000000c", "vpc-00000001");
-    scene
-        .aws
-        .network_interface("eni-0000000a", "subnet-0000000b", &["sg-0000000a"]);
+    scene.aws.network_interface("eni-0000000a", "subnet-0000000b", &["sg-0000000a"]);
     let elsewhere = scene.aws.in_region("us-east-1");
     elsewhere.subnet("subnet-0000000a", "vpc-00000001", "eu-west-1a");
     elsewhere.security_group("sg-0000000a", "vpc-00000001");
@@ -55,19 +53,13 @@ async fn overrides_of_a_machine_replace_node_and_lb_together() {
     assert_eq!(without["call"]["security_group_ids"], both);
     for (set, used) in [
         ("securityGroupOverrides: {node: sg-0000000c}", json!(["sg-0000000c"])),
-        (
-            "securityGroupOverrides: {node: sg-0000000c, lb: sg-0000000b}",
-            json!(["sg-0000000c", "sg-0000000b"]),
-        ),
+        ("securityGroupOverrides: {node: sg-0000000c, lb: sg-0000000b}", json!(["sg-0000000c", "sg-0000000b"])),
     ] {
         let row = ("securityGroupOverrides{}", set, "/call/security_group_ids", used);
         assert_effect(&row, &without, &observed(&spec_with(SPEC, &row)).await);
     }
     let only_lb = observed(&format!("{SPEC}, securityGroupOverrides: {{lb: sg-0000000c}}")).await;
-    assert!(
-        only_lb["call"].is_null(),
-        "a worker without the group of nodes cannot join"
-    );
+    assert!(only_lb["call"].is_null(), "a worker without the group of nodes cannot join");
     assert_eq!(only_lb["conditions"]["InstanceReady"]["is"], "False/InvalidSpec");
 }
 
@@ -80,12 +72,7 @@ async fn an_instance_in_the_spec_is_followed_and_none_launched() {
             "/status/instanceState",
             json!("running"),
         ),
-        (
-            "instanceID",
-            "instanceID: i-00000000000000001",
-            "/status/instanceState",
-            json!("running"),
-        ),
+        ("instanceID", "instanceID: i-00000000000000001", "/status/instanceState", json!("running")),
     ] {
         // The instance is found only by the spec, and its name tag decides about its ownership.
         let unnamed = Scene::new();

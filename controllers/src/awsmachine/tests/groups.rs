@@ -9,10 +9,7 @@ const CLUSTER_GROUP: &str = "cluster team-a/dev";
 const IDENTITY_GROUP: &str = "identity AWSClusterControllerIdentity/default eu-west-1";
 
 fn reconciler(scene: &Scene) -> MachineReconciler {
-    MachineReconciler {
-        context: scene.context.clone(),
-        sync_period: Duration::from_secs(600),
-    }
+    MachineReconciler { context: scene.context.clone(), sync_period: Duration::from_secs(600) }
 }
 
 fn aws_machine(more: &str, spec: &str) -> AWSMachine {
@@ -37,9 +34,7 @@ fn machines_without_a_cluster_are_grouped_by_namespace() {
 async fn a_machine_without_a_record_is_grouped_by_its_identity() {
     let scene = Scene::new();
     let reconciler = reconciler(&scene);
-    scene
-        .aws
-        .fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
+    scene.aws.fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
     let machine = scene.pass().await.machine.unwrap();
     assert!(machine.status.as_ref().is_none_or(|status| status.network.is_none()));
     assert_eq!(reconciler.groups(&machine), [CLUSTER_GROUP, IDENTITY_GROUP]);

@@ -22,16 +22,7 @@ async fn a_record_names_the_process_that_wrote_it() {
 async fn a_foreign_record_is_claimed_before_its_call() {
     let scene = Scene::recorded_by_another().await;
     let pass = scene.pass().await;
-    assert_eq!(
-        pass.calls,
-        [
-            "DescribeInstances",
-            "write_status",
-            "RunInstances",
-            "write_status",
-            "allow_move"
-        ]
-    );
+    assert_eq!(pass.calls, ["DescribeInstances", "write_status", "RunInstances", "write_status", "allow_move"]);
     assert_eq!(pass.launch().attempt().unwrap().holder, "another");
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
@@ -49,20 +40,14 @@ async fn a_record_of_this_process_is_confirmed_before_its_first_call() {
 #[tokio::test]
 async fn our_refusal_does_not_count_for_a_claimed_record() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
     // The refusal could not be stored, and then the other process made its call.
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     scene.edit_attempt(|attempt| attempt.holder = "another".into());
     let pass = scene.after(RETRY).await;
     assert_eq!(pass.calls[0], "DescribeInstances", "looked up before anything");
-    assert_eq!(
-        scene.tokens(),
-        ["uid-m-1", "uid-m-1"],
-        "the attempt is claimed, and not taken as refused"
-    );
+    assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"], "the attempt is claimed, and not taken as refused");
 }
 
 #[tokio::test]
@@ -107,9 +92,7 @@ async fn a_claim_refuses_the_writes_of_the_former_leader() {
     let former = (scene.machine("m").unwrap(), scene.context.clone());
     scene.restart();
     scene.refused_with("InsufficientInstanceCapacity").await;
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     let woken = Box::pin(super::reconcile(former.0, &former.1)).await.unwrap();
     let status = woken.status.unwrap();
     let written = scene.context.kubernetes.write_status(&woken.object, &status).await;
@@ -154,10 +137,7 @@ async fn a_pass_frozen_between_record_and_call_ends_without_it() {
         scene.kubernetes.delay_after(others, call, Duration::from_secs(31));
         let still = scene.pass().await;
         assert_eq!(scene.tokens().len(), calls, "{call}");
-        assert_eq!(
-            (still.condition(INSTANCE_READY).as_str(), still.next),
-            ("False/Launching", Next::Retry)
-        );
+        assert_eq!((still.condition(INSTANCE_READY).as_str(), still.next), ("False/Launching", Next::Retry));
         let again = scene.pass().await;
         assert_eq!(again.calls[..2], ["confirm", "RunInstances"], "{call}");
     }

@@ -66,20 +66,16 @@ async fn a_host_is_recorded_allocated_and_then_launched_on() {
     assert_eq!(record.tags, Tags::default(), "they are only kept for the call");
     let host = live(&scene).remove(0);
     assert_eq!(record.id.as_ref(), Some(&host.id), "status.dedicatedHost.id");
-    for (source, key, value) in [
-        ("dynamicHostAllocation.tags{}", "licence", "windows"),
-        ("the Machine", "MachineName", "team-a/m"),
-    ] {
+    for (source, key, value) in
+        [("dynamicHostAllocation.tags{}", "licence", "windows"), ("the Machine", "MachineName", "team-a/m")]
+    {
         assert_eq!(host.request.tags.get(key).map(String::as_str), Some(value), "{source}");
     }
     let launch = scene.aws.launches().remove(0);
     let placed = launch.options.host.unwrap();
     assert_eq!((placed.id, placed.affinity), (host.id, HostAffinity::Host));
     assert_eq!(launch.options.tenancy, Some(Tenancy::Host));
-    assert_eq!(
-        pass.reasons_of_events(),
-        ["SuccessfulAllocateDedicatedHost", "SuccessfulCreate"]
-    );
+    assert_eq!(pass.reasons_of_events(), ["SuccessfulAllocateDedicatedHost", "SuccessfulCreate"]);
 }
 
 #[tokio::test]
@@ -93,12 +89,7 @@ async fn the_record_is_stored_before_the_call() {
     assert_eq!(record.holder.as_deref(), Some("one"));
     assert_eq!(scene.aws.launches().len(), 0);
     scene.after(RETRY).await;
-    let tokens: Vec<String> = scene
-        .aws
-        .hosts()
-        .into_iter()
-        .map(|host| host.request.client_token)
-        .collect();
+    let tokens: Vec<String> = scene.aws.hosts().into_iter().map(|host| host.request.client_token).collect();
     assert_eq!(tokens, ["uid-m-host-1"], "the same call again");
     assert_eq!(scene.aws.instance_ids().len(), 1);
 }
@@ -164,11 +155,8 @@ async fn the_host_is_kept_for_the_next_attempt() {
     let host = live(&scene).remove(0);
     scene.after(Duration::from_secs(400)).await;
     let launches = scene.aws.launches();
-    let placed: Vec<_> = launches
-        .iter()
-        .filter_map(|launch| launch.options.host.as_ref())
-        .map(|placed| placed.id.as_str())
-        .collect();
+    let placed: Vec<_> =
+        launches.iter().filter_map(|launch| launch.options.host.as_ref()).map(|placed| placed.id.as_str()).collect();
     assert_eq!(placed, [&host.id, &host.id]);
     assert_eq!(scene.aws.hosts().len(), 1);
     let zones: Vec<_> = launches.iter().map(|launch| &launch.subnet_id).collect();
@@ -186,10 +174,7 @@ async fn a_host_without_room_is_released_before_another_one() {
     let hosts = scene.aws.hosts();
     assert_eq!(hosts.len(), 2);
     assert!(hosts[0].released.is_some() && hosts[1].released.is_none());
-    assert_ne!(
-        hosts[0].request.availability_zone, hosts[1].request.availability_zone,
-        "the zone lacks capacity"
-    );
+    assert_ne!(hosts[0].request.availability_zone, hosts[1].request.availability_zone, "the zone lacks capacity");
     assert_eq!(scene.aws.instance_ids().len(), 1);
 }
 
@@ -241,10 +226,7 @@ async fn a_host_whose_zone_has_no_subnet_any_more_is_released() {
     scene.refused_with("InvalidAMIID.NotFound").await;
     let host = live(&scene).remove(0);
     let zones = [("subnet-0000000a", "eu-west-1a"), ("subnet-0000000b", "eu-west-1b")];
-    let left = zones
-        .iter()
-        .find(|(_, zone)| *zone != host.request.availability_zone)
-        .unwrap();
+    let left = zones.iter().find(|(_, zone)| *zone != host.request.availability_zone).unwrap();
     let network = format!(
         "{{region: eu-west-1, clusterTag: dev, securityGroups: {{all: [sg-0000000a]}}, \
           subnets: [{{id: {}, availabilityZone: {}}}]}}",
@@ -267,11 +249,7 @@ async fn no_other_host_is_allocated_before_a_kept_one_is_released() {
     let host = live(&scene).remove(0);
     scene.aws.keep_host(&host.id, Duration::from_secs(60));
     let pass = scene.after(Duration::from_secs(5)).await;
-    assert!(
-        pass.message(INSTANCE_READY).contains(&host.id),
-        "{}",
-        pass.message(INSTANCE_READY)
-    );
+    assert!(pass.message(INSTANCE_READY).contains(&host.id), "{}", pass.message(INSTANCE_READY));
     assert_eq!(scene.aws.hosts().len(), 1);
     for _ in 0..3 {
         scene.after(Duration::from_secs(400)).await;
@@ -293,10 +271,7 @@ async fn the_host_is_released_once_the_instance_is_gone() {
     let released = scene.pass().await;
     assert!(released.machine.is_none());
     assert_eq!(live(&scene).len(), 0);
-    let told = released
-        .events
-        .iter()
-        .find(|event| event.reason == "SuccessfulReleaseDedicatedHost");
+    let told = released.events.iter().find(|event| event.reason == "SuccessfulReleaseDedicatedHost");
     assert!(told.unwrap().message.contains(&host.id));
 }
 
@@ -425,10 +400,7 @@ async fn a_lost_record_uses_the_host_that_is_there() {
     }
     assert_eq!(scene.aws.hosts().len(), 1);
     let launch = scene.aws.launches().pop().unwrap();
-    assert_eq!(
-        launch.options.host.map(|placed| placed.id),
-        Some(scene.aws.hosts().remove(0).id)
-    );
+    assert_eq!(launch.options.host.map(|placed| placed.id), Some(scene.aws.hosts().remove(0).id));
 }
 
 #[tokio::test]
@@ -444,13 +416,7 @@ async fn an_unanswered_allocation_is_looked_for_before_the_release() {
     let late = scene.aws.host(&host_of("uid-m-host-1"));
     let released = scene.after(Duration::from_secs(30)).await;
     assert!(released.machine.is_none());
-    assert!(
-        scene
-            .aws
-            .hosts()
-            .iter()
-            .all(|host| host.id == late && host.released.is_some())
-    );
+    assert!(scene.aws.hosts().iter().all(|host| host.id == late && host.released.is_some()));
 }
 
 #[tokio::test]
@@ -491,11 +457,7 @@ async fn an_abandoned_machine_names_the_host_that_is_left() {
     let released = scene.pass().await;
     assert!(released.machine.is_none());
     assert_eq!(released.reasons_of_events(), ["InstanceAbandoned"]);
-    assert!(
-        released.events[0].message.contains(&host.id),
-        "{}",
-        released.events[0].message
-    );
+    assert!(released.events[0].message.contains(&host.id), "{}", released.events[0].message);
     assert_eq!(live(&scene).len(), 1);
 }
 
@@ -517,10 +479,7 @@ async fn credentials_of_another_account_allocate_no_second_host() {
     let pass = scene.after(Duration::from_secs(400)).await;
     assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     let message = pass.message(ConditionType::IdentityReady);
-    assert!(
-        message.contains("Dedicated Host") && message.contains("111122223333"),
-        "{message}"
-    );
+    assert!(message.contains("Dedicated Host") && message.contains("111122223333"), "{message}");
     assert_eq!(scene.aws.hosts().len(), 0, "in that account");
 }
 
@@ -530,10 +489,7 @@ async fn tags_of_the_provider_may_not_be_set_on_hosts() {
     let scene = Scene::with_spec(&format!("{SPEC}, tenancy: host, hostAffinity: host, {tags}"));
     let pass = scene.pass().await;
     let message = pass.message(ConditionType::NetworkReady);
-    assert!(
-        message.starts_with("dynamicHostAllocation.tags: MachineName"),
-        "{message}"
-    );
+    assert!(message.starts_with("dynamicHostAllocation.tags: MachineName"), "{message}");
     assert_eq!(scene.aws.hosts().len(), 0);
 }
 

@@ -60,57 +60,22 @@ fn images(scene: &Scene) -> Vec<String> {
 #[tokio::test]
 async fn the_newest_image_with_the_name_is_launched_and_recorded() {
     let scene = scene(&spec(""));
-    publish(
-        &scene,
-        "ami-0000000a",
-        "capa-ami-ubuntu-24.04-v1.36.3-old",
-        "2026-01-01T00:00:00.000Z",
-    );
-    publish(
-        &scene,
-        "ami-0000000b",
-        "capa-ami-ubuntu-24.04-v1.36.3-new",
-        "2026-02-01T00:00:00.000Z",
-    );
-    publish(
-        &scene,
-        "ami-0000000c",
-        "capa-ami-ubuntu-24.04-v1.36.4-new",
-        "2026-03-01T00:00:00.000Z",
-    );
-    publish(
-        &scene,
-        "ami-0000000d",
-        "capa-ami-flatcar-v1.36.3-new",
-        "2026-03-01T00:00:00.000Z",
-    );
+    publish(&scene, "ami-0000000a", "capa-ami-ubuntu-24.04-v1.36.3-old", "2026-01-01T00:00:00.000Z");
+    publish(&scene, "ami-0000000b", "capa-ami-ubuntu-24.04-v1.36.3-new", "2026-02-01T00:00:00.000Z");
+    publish(&scene, "ami-0000000c", "capa-ami-ubuntu-24.04-v1.36.4-new", "2026-03-01T00:00:00.000Z");
+    publish(&scene, "ami-0000000d", "capa-ami-flatcar-v1.36.3-new", "2026-03-01T00:00:00.000Z");
     let launched = scene.pass().await;
     assert_eq!(images(&scene), ["ami-0000000b"]);
     let record = launched.status().launch.as_ref().and_then(LaunchRecord::request);
-    assert_eq!(
-        record.and_then(|request| request.image_id.as_deref()),
-        Some("ami-0000000b")
-    );
+    assert_eq!(record.and_then(|request| request.image_id.as_deref()), Some("ami-0000000b"));
 }
 
 #[tokio::test]
 async fn each_part_of_the_lookup_comes_from_machine_or_network() {
     for (field, value, others) in [
-        (
-            "imageLookupFormat",
-            "'f-{{.BaseOS}}'",
-            "{org: '111111111111', format: other, baseOS: flatcar}",
-        ),
-        (
-            "imageLookupBaseOS",
-            "flatcar",
-            "{org: '111111111111', format: 'f-{{.BaseOS}}', baseOS: other}",
-        ),
-        (
-            "imageLookupOrg",
-            "'111111111111'",
-            "{org: '222222222222', format: f-flatcar}",
-        ),
+        ("imageLookupFormat", "'f-{{.BaseOS}}'", "{org: '111111111111', format: other, baseOS: flatcar}"),
+        ("imageLookupBaseOS", "flatcar", "{org: '111111111111', format: 'f-{{.BaseOS}}', baseOS: other}"),
+        ("imageLookupOrg", "'111111111111'", "{org: '222222222222', format: f-flatcar}"),
     ] {
         let machine =
             format!("instanceType: t3.large, cloudInit: {{insecureSkipSecretsManager: true}}, {field}: {value}");
@@ -130,10 +95,7 @@ async fn a_root_volume_gets_the_device_of_the_image() {
     scene.pass().await;
     let launches = scene.aws.launches();
     let device = launches.first().and_then(|launch| launch.root_volume.as_ref());
-    assert_eq!(
-        device.map(|volume| volume.device_name.as_str()),
-        Some("/dev/ami-0000000a")
-    );
+    assert_eq!(device.map(|volume| volume.device_name.as_str()), Some("/dev/ami-0000000a"));
 }
 
 #[tokio::test]
@@ -148,10 +110,7 @@ async fn a_repeated_call_names_the_recorded_image() {
         scene.pass().await;
     }
     let launched = images(&scene);
-    assert!(
-        !launched.is_empty() && launched.iter().all(|image| image == "ami-0000000a"),
-        "{launched:?}"
-    );
+    assert!(!launched.is_empty() && launched.iter().all(|image| image == "ami-0000000a"), "{launched:?}");
 }
 
 #[tokio::test]
@@ -226,10 +185,7 @@ async fn a_windows_image_is_not_launched_with_the_boot_hook() {
     let scene = scene(&spec);
     publish(&scene, "ami-0000000c", "capa-ami-windows-2022-v1.36.3-1", "");
     let refused = scene.pass().await;
-    assert_eq!(
-        refused.condition(ConditionType::BootstrapDataReady),
-        "False/InvalidSpec"
-    );
+    assert_eq!(refused.condition(ConditionType::BootstrapDataReady), "False/InvalidSpec");
     let message = refused.message(ConditionType::BootstrapDataReady);
     assert!(message.contains("insecureSkipSecretsManager"), "{message}");
     assert!(images(&scene).is_empty() && scene.aws.secrets().is_empty());
@@ -248,10 +204,7 @@ fn eks_scene(spec: &str, parameters: &[(&str, &str)]) -> Scene {
 async fn the_image_that_eks_recommends_is_launched_and_recorded() {
     let arm64 = PARAMETER.replace("x86_64", "arm64");
     let parameters = [(PARAMETER, "ami-0000000a"), (&arm64, "ami-0000000b")];
-    for (spec, expected) in [
-        (EKS.to_owned(), "ami-0000000a"),
-        (EKS.replace("t3.large", "t4g.large"), "ami-0000000b"),
-    ] {
+    for (spec, expected) in [(EKS.to_owned(), "ami-0000000a"), (EKS.replace("t3.large", "t4g.large"), "ami-0000000b")] {
         let scene = eks_scene(&spec, &parameters);
         let launched = scene.pass().await;
         assert_eq!(images(&scene), [expected], "{spec}");
@@ -289,25 +242,16 @@ async fn a_repeated_call_names_the_image_that_eks_recommended_first() {
         scene.pass().await;
     }
     let launched = images(&scene);
-    assert!(
-        !launched.is_empty() && launched.iter().all(|image| image == "ami-0000000a"),
-        "{launched:?}"
-    );
+    assert!(!launched.is_empty() && launched.iter().all(|image| image == "ami-0000000a"), "{launched:?}");
 }
 
 #[tokio::test]
 async fn a_root_volume_gets_the_device_of_the_eks_image() {
-    let scene = eks_scene(
-        &format!("{EKS}, rootVolume: {{size: 20}}"),
-        &[(PARAMETER, "ami-0000000a")],
-    );
+    let scene = eks_scene(&format!("{EKS}, rootVolume: {{size: 20}}"), &[(PARAMETER, "ami-0000000a")]);
     scene.pass().await;
     let launches = scene.aws.launches();
     let device = launches.first().and_then(|launch| launch.root_volume.as_ref());
-    assert_eq!(
-        device.map(|volume| volume.device_name.as_str()),
-        Some("/dev/ami-0000000a")
-    );
+    assert_eq!(device.map(|volume| volume.device_name.as_str()), Some("/dev/ami-0000000a"));
 }
 
 #[tokio::test]
@@ -329,11 +273,7 @@ async fn a_missing_parameter_of_eks_is_named_and_waited_for() {
 async fn a_parameter_of_eks_that_cannot_be_asked_for_says_why() {
     let gpu = EKS.replace("AmazonLinux2023", "AmazonLinuxGPU");
     for (spec, reason, part) in [
-        (
-            gpu.replace("t3.large", "t4g.large"),
-            "InvalidSpec",
-            "AmazonLinux2023GPU",
-        ),
+        (gpu.replace("t3.large", "t4g.large"), "InvalidSpec", "AmazonLinux2023GPU"),
         (EKS.replace("t3.large", "t9.large"), "NotFound", "t9.large"),
     ] {
         let scene = eks_scene(&spec, &[]);

@@ -18,11 +18,7 @@ const BOOTSTRAP: ConditionType = ConditionType::BootstrapDataReady;
 async fn unasked(scene: &Scene) -> Pass {
     let pass = scene.pass().await;
     assert_eq!(pass.calls, ["write_status", "add_finalizer", "write_status"]);
-    assert!(
-        scene.aws.regions().is_empty(),
-        "no client is made: {:?}",
-        scene.aws.regions()
-    );
+    assert!(scene.aws.regions().is_empty(), "no client is made: {:?}", scene.aws.regions());
     pass
 }
 
@@ -41,45 +37,25 @@ async fn an_id_that_is_a_pattern_causes_no_call() {
         ("ami: {id: 'ami-*'}, rootVolume: {size: 40}", "ami.id is \"ami-*\""),
         ("instanceType: '*'", "instanceType is \"*\""),
         ("subnet: {id: 'subnet-*'}", "subnet.id is \"subnet-*\""),
-        (
-            "additionalSecurityGroups: [{id: 'sg-?'}]",
-            "additionalSecurityGroups[0].id is \"sg-?\"",
-        ),
-        (
-            "securityGroupOverrides: {node: 'sg-*'}",
-            "securityGroupOverrides.node is \"sg-*\"",
-        ),
+        ("additionalSecurityGroups: [{id: 'sg-?'}]", "additionalSecurityGroups[0].id is \"sg-?\""),
+        ("securityGroupOverrides: {node: 'sg-*'}", "securityGroupOverrides.node is \"sg-*\""),
     ] {
         let scene = Scene::with_spec(&laid_over(SPEC, field));
         let pass = unasked(&scene).await;
         assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec", "{field}");
-        assert!(
-            pass.message(INSTANCE_READY).starts_with(message),
-            "{}",
-            pass.message(INSTANCE_READY)
-        );
+        assert!(pass.message(INSTANCE_READY).starts_with(message), "{}", pass.message(INSTANCE_READY));
         assert_eq!(pass.next, Next::AwaitChange);
     }
 }
 
 #[tokio::test]
 async fn ids_of_a_foreign_network_are_checked_as_well() {
-    for network in [
-        NETWORK.replace("subnet-0000000b", "'subnet-*'"),
-        NETWORK.replace("sg-0000000a", "'sg-*'"),
-    ] {
+    for network in [NETWORK.replace("subnet-0000000b", "'subnet-*'"), NETWORK.replace("sg-0000000a", "'sg-*'")] {
         let scene = Scene::new();
         scene.kubernetes.publish_network("dev", &network);
         let pass = unasked(&scene).await;
-        assert_eq!(
-            pass.condition(ConditionType::NetworkReady),
-            "False/InvalidSpec",
-            "{network}"
-        );
-        assert!(
-            !pass.message(ConditionType::NetworkReady).contains('*'),
-            "a value of somebody else's"
-        );
+        assert_eq!(pass.condition(ConditionType::NetworkReady), "False/InvalidSpec", "{network}");
+        assert!(!pass.message(ConditionType::NetworkReady).contains('*'), "a value of somebody else's");
     }
 }
 
@@ -87,26 +63,15 @@ async fn ids_of_a_foreign_network_are_checked_as_well() {
 async fn an_invalid_region_creates_no_client() {
     for region in ["../x", "US EAST", "eu-west-1/x", "r"] {
         let scene = Scene::with_spec(&laid_over(SPEC, &format!("region: '{region}'")));
-        assert_eq!(
-            unasked(&scene).await.condition(INSTANCE_READY),
-            "False/InvalidSpec",
-            "{region}"
-        );
+        assert_eq!(unasked(&scene).await.condition(INSTANCE_READY), "False/InvalidSpec", "{region}");
 
         let scene = Scene::new();
         let network = NETWORK.replace("region: eu-west-1", &format!("region: '{region}'"));
         scene.kubernetes.publish_network("dev", &network);
         let pass = unasked(&scene).await;
-        assert_eq!(
-            pass.condition(ConditionType::NetworkReady),
-            "False/InvalidSpec",
-            "{region}"
-        );
+        assert_eq!(pass.condition(ConditionType::NetworkReady), "False/InvalidSpec", "{region}");
         scene.delete();
-        assert!(
-            scene.pass().await.machine.is_none(),
-            "its deletion ends: nothing was launched"
-        );
+        assert!(scene.pass().await.machine.is_none(), "its deletion ends: nothing was launched");
         assert!(scene.aws.regions().is_empty(), "{region}");
     }
 }
@@ -116,10 +81,7 @@ async fn a_secret_without_bootstrap_data_is_not_delivered() {
     for (secret, more) in [
         ("dev-kubeconfig", ""),
         ("dev-ca", ""),
-        (
-            "dev-kubeconfig",
-            ", configRef: {apiGroup: bootstrap.example.org, kind: Config, name: dev-kubeconfig}",
-        ),
+        ("dev-kubeconfig", ", configRef: {apiGroup: bootstrap.example.org, kind: Config, name: dev-kubeconfig}"),
     ] {
         let scene = Scene::new();
         scene.kubernetes.put_secret("team-a", secret, &[("value", "hunter2")]);
@@ -174,11 +136,7 @@ async fn a_left_over_move_annotation_freezes_no_machine() {
     assert_eq!(pass.condition(ConditionType::Paused), "False/MoveInterrupted");
     let message = pass.message(ConditionType::Paused);
     assert!(message.contains(meta::DELETE_FOR_MOVE_ANNOTATION), "{message}");
-    assert!(
-        pass.reasons_of_events().contains(&"MoveInterrupted"),
-        "{:?}",
-        pass.events
-    );
+    assert!(pass.reasons_of_events().contains(&"MoveInterrupted"), "{:?}", pass.events);
     scene.edit(|machine| machine.annotations_mut().clear());
     assert_eq!(scene.pass().await.condition(ConditionType::Paused), "False/NotPaused");
 }
@@ -199,9 +157,5 @@ async fn a_machine_marked_for_a_move_is_paused_with_its_cluster() {
 async fn a_machine_marked_for_a_move_stays_ready() {
     let scene = Scene::running().await;
     mark_for_move(&scene);
-    assert_eq!(
-        scene.pass().await.condition(ConditionType::Ready),
-        "True/Ready",
-        "a MachineHealthCheck looks at it"
-    );
+    assert_eq!(scene.pass().await.condition(ConditionType::Ready), "True/Ready", "a MachineHealthCheck looks at it");
 }

@@ -53,18 +53,12 @@ async fn an_unstored_answer_is_stored_by_the_next_pass() {
     let scene = Scene::new();
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
-    scene
-        .kubernetes
-        .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+    scene.kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let again = scene.pass().await;
     assert_eq!(again.calls, ["write_status", "allow_move"]);
     assert_eq!(again.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens(), ["uid-m-1"]);
-    assert_eq!(
-        again.reasons_of_events(),
-        ["SuccessfulCreate"],
-        "the pass that failed could not tell"
-    );
+    assert_eq!(again.reasons_of_events(), ["SuccessfulCreate"], "the pass that failed could not tell");
     assert!(scene.pass().await.reasons_of_events().is_empty(), "told once");
 }
 
@@ -97,9 +91,7 @@ async fn an_unanswered_call_is_repeated_with_the_same_token() {
 #[tokio::test]
 async fn a_throttled_call_is_repeated_with_the_same_token() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
     let throttled = scene.pass().await;
     assert_eq!(throttled.condition(INSTANCE_READY), "False/Launching");
     scene.after(Duration::from_secs(10)).await;
@@ -189,13 +181,7 @@ async fn an_attempt_at_a_refused_launch_is_one_call_and_four_writes() {
     for (wait, next) in [(15, 45), (45, 60), (300, 60)] {
         scene.kubernetes.advance(Duration::from_secs(wait));
         let again = scene.refused_with("InvalidAMIID.NotFound").await;
-        let expected = [
-            "block_move",
-            "write_status",
-            "RunInstances",
-            "write_status",
-            "allow_move",
-        ];
+        let expected = ["block_move", "write_status", "RunInstances", "write_status", "allow_move"];
         assert_eq!(again.calls, expected);
         let next = Next::Requeue(Duration::from_secs(next));
         assert_eq!((again.next, again.events), (next, vec![]));
@@ -206,24 +192,14 @@ async fn an_attempt_at_a_refused_launch_is_one_call_and_four_writes() {
 async fn a_refusal_after_an_unanswered_call_is_looked_up() {
     let scene = Scene::new();
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     scene.pass().await;
     assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/QuotaExceeded");
     let unconfirmed = scene.after(RETRY).await;
-    assert_eq!(
-        unconfirmed.calls,
-        ["DescribeInstances", "DescribeInstances", "write_status"],
-        "by tags and by token"
-    );
+    assert_eq!(unconfirmed.calls, ["DescribeInstances", "DescribeInstances", "write_status"], "by tags and by token");
     assert_eq!(unconfirmed.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let later = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(
-        later.calls[..2],
-        ["GetCallerIdentity", "DescribeInstances"],
-        "an account is believed as long"
-    );
+    assert_eq!(later.calls[..2], ["GetCallerIdentity", "DescribeInstances"], "an account is believed as long");
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1", "uid-m-2"]);
 }
 
@@ -242,18 +218,12 @@ async fn an_instance_of_another_process_is_adopted_without_a_call() {
 #[tokio::test]
 async fn a_lookup_that_fails_launches_nothing() {
     let scene = Scene::recorded_by_another().await;
-    scene.aws.fail_next(
-        "DescribeInstances",
-        refused("DescribeInstances", "UnauthorizedOperation"),
-    );
+    scene.aws.fail_next("DescribeInstances", refused("DescribeInstances", "UnauthorizedOperation"));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/Unauthorized");
     assert_eq!(pass.calls, ["DescribeInstances", "write_status"]);
     let waiting = scene.pass().await;
-    assert_eq!(
-        waiting.calls, [""; 0],
-        "the session repeats the lookup, not the machine"
-    );
+    assert_eq!(waiting.calls, [""; 0], "the session repeats the lookup, not the machine");
     assert_eq!(scene.tokens().len(), 1);
     let pass = scene.after(RETRY).await;
     assert_eq!(pass.launch().instance_id(), Some(FIRST));
@@ -262,9 +232,7 @@ async fn a_lookup_that_fails_launches_nothing() {
 #[tokio::test]
 async fn a_call_that_would_differ_from_its_record_is_never_made() {
     let scene = Scene::recorded_by_another().await;
-    scene
-        .kubernetes
-        .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+    scene.kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     let first = scene.pass().await;
     assert_eq!(first.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     assert!(matches!(first.next, Next::Requeue(_)));
@@ -291,9 +259,7 @@ async fn an_old_token_is_looked_up_twice_and_not_used_again() {
 #[tokio::test]
 async fn a_new_process_restarts_the_proof_of_absence() {
     let mut scene = Scene::recorded_by_another().await;
-    scene
-        .kubernetes
-        .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+    scene.kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
     scene.pass().await;
     scene.kubernetes.advance(Duration::from_secs(599));
     scene.restart();
@@ -353,9 +319,7 @@ async fn an_adopted_instance_keeps_the_number_of_its_attempt() {
 #[tokio::test]
 async fn an_instance_of_our_own_is_adopted_before_any_attempt() {
     let scene = Scene::new();
-    scene
-        .aws
-        .launched_instance("i-0000000000000000a", InstanceState::Stopped, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance("i-0000000000000000a", InstanceState::Stopped, "team-a/m", "uid-m-1");
     for (id, state, owner) in [
         ("i-0000000000000000b", InstanceState::Terminated, "team-a/m"),
         ("i-0000000000000000c", InstanceState::Running, "team-b/m"),
@@ -373,9 +337,7 @@ async fn an_instance_of_our_own_is_adopted_before_any_attempt() {
 async fn a_restored_object_without_a_record_is_looked_up_as_well() {
     let scene = Scene::new();
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
-    scene
-        .aws
-        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
     let pass = scene.pass().await;
     assert_eq!(pass.launch().instance_id(), Some("i-0000000000000000a"));
     assert!(scene.aws.launches().is_empty());
@@ -387,15 +349,10 @@ async fn a_restored_machine_waits_until_aws_shows_its_instance() {
     scene.edit(|machine| machine.finalizers_mut().push(meta::MACHINE_FINALIZER.into()));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
-    assert!(
-        pass.message(INSTANCE_READY)
-            .contains("without a readable launch record")
-    );
+    assert!(pass.message(INSTANCE_READY).contains("without a readable launch record"));
     scene.after(Duration::from_secs(599)).await;
     assert!(scene.aws.launches().is_empty());
-    scene
-        .aws
-        .launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance("i-0000000000000000a", InstanceState::Running, "team-a/m", "uid-m-1");
     let adopted = scene.after(Duration::from_secs(1)).await;
     assert_eq!(adopted.launch().instance_id(), Some("i-0000000000000000a"));
     assert!(scene.aws.launches().is_empty(), "adopted");
@@ -417,17 +374,12 @@ async fn a_machine_without_its_record_never_reuses_a_token() {
 async fn several_instances_of_our_own_stop_the_launch() {
     let scene = Scene::new();
     for id in ["i-0000000000000000a", "i-0000000000000000b"] {
-        scene
-            .aws
-            .launched_instance(id, InstanceState::Running, "team-a/m", "uid-m-1");
+        scene.aws.launched_instance(id, InstanceState::Running, "team-a/m", "uid-m-1");
     }
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict");
     let message = pass.message(INSTANCE_READY);
-    assert!(
-        message.contains("i-0000000000000000a, i-0000000000000000b"),
-        "{message}"
-    );
+    assert!(message.contains("i-0000000000000000a, i-0000000000000000b"), "{message}");
     assert!(scene.aws.launches().is_empty());
     assert!(!pass.calls.iter().any(|call| call == "TerminateInstances"));
 }
@@ -442,27 +394,12 @@ async fn machines_fill_subnets_evenly_within_their_failure_domain() {
         scene.pass_over(name).await.unwrap();
     }
     scene.kubernetes.advance(RATE_SECOND);
-    scene.add(
-        "q",
-        "bootstrap: {dataSecretName: boot}, failureDomain: eu-west-1b",
-        SPEC,
-    );
+    scene.add("q", "bootstrap: {dataSecretName: boot}, failureDomain: eu-west-1b", SPEC);
     scene.pass_over("q").await.unwrap();
-    let subnets: Vec<_> = scene
-        .aws
-        .launches()
-        .into_iter()
-        .map(|launch| launch.subnet_id)
-        .collect();
+    let subnets: Vec<_> = scene.aws.launches().into_iter().map(|launch| launch.subnet_id).collect();
     assert_eq!(
         subnets,
-        [
-            "subnet-0000000a",
-            "subnet-0000000b",
-            "subnet-0000000a",
-            "subnet-0000000b",
-            "subnet-0000000b"
-        ]
+        ["subnet-0000000a", "subnet-0000000b", "subnet-0000000a", "subnet-0000000b", "subnet-0000000b"]
     );
 }
 
@@ -484,39 +421,25 @@ async fn an_open_attempt_is_repeated_in_the_region_where_it_was_made() {
     scene.aws.lose_next_answer("RunInstances");
     scene.pass().await;
     scene.restart();
-    let moved = NETWORK
-        .replace("eu-west-1,", "us-east-1,")
-        .replace("clusterTag: dev", "clusterTag: other");
+    let moved = NETWORK.replace("eu-west-1,", "us-east-1,").replace("clusterTag: dev", "clusterTag: other");
     scene.kubernetes.publish_network("dev", &moved);
     let regions = scene.aws.regions().len();
     let found = scene.pass().await;
     assert_eq!(found.launch().instance_id(), Some(FIRST));
-    assert!(
-        scene.aws.regions()[regions..]
-            .iter()
-            .all(|region| region == "eu-west-1"),
-        "{:?}",
-        scene.aws.regions()
-    );
+    assert!(scene.aws.regions()[regions..].iter().all(|region| region == "eu-west-1"), "{:?}", scene.aws.regions());
     assert_eq!(scene.aws.instance_ids(), [FIRST]);
 }
 
 #[tokio::test]
 async fn a_refused_attempt_allows_credentials_of_another_account() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "UnauthorizedOperation"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "UnauthorizedOperation"));
     let refused = scene.pass().await;
     assert_eq!(refused.condition(ConditionType::InstanceReady), "False/Unauthorized");
     scene.aws.set_account("222222222222");
     scene.set_up_network();
     let corrected = scene.pass().await;
-    assert_eq!(
-        corrected.launch().instance_id(),
-        Some("i-00010000000000001"),
-        "the first of another account"
-    );
+    assert_eq!(corrected.launch().instance_id(), Some("i-00010000000000001"), "the first of another account");
     let network = corrected.status().network.as_ref().unwrap();
     assert_eq!(network.account_id.as_deref(), Some("222222222222"));
 }

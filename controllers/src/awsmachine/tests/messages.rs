@@ -35,9 +35,7 @@ async fn said(scene: &Scene, condition: ConditionType) -> (String, String) {
 /// The network of an infrastructure object of another group.
 fn of_a_foreign_kind(read_as: impl Into<FakeSource>) -> Scene {
     let scene = cloned("");
-    let foreign = CLUSTER
-        .replace("kind: AWSCluster", "kind: Landscape")
-        .replace(meta::GROUP, "example.org");
+    let foreign = CLUSTER.replace("kind: AWSCluster", "kind: Landscape").replace(meta::GROUP, "example.org");
     scene.kubernetes.put_cluster(read(&foreign));
     scene.kubernetes.put_source("dev", read_as);
     scene
@@ -208,20 +206,14 @@ async fn large_data_that_is_compressed_is_not_to_be_compressed() {
     });
     let data: String = letters.collect();
     for (spec, expected) in [
-        (
-            ", uncompressedUserData: false",
-            "it is compressed, so shorten the bootstrap data in Secret boot",
-        ),
+        (", uncompressedUserData: false", "it is compressed, so shorten the bootstrap data in Secret boot"),
         ("", "so shorten the bootstrap data in Secret boot"),
     ] {
         let scene = cloned(spec);
         scene.kubernetes.put_secret("team-a", "boot", &[("value", &data)]);
         let (reason, message) = said(&scene, ConditionType::BootstrapDataReady).await;
         assert_eq!(reason, "False/TooLarge");
-        assert!(
-            message.ends_with(expected) && !message.contains("uncompressedUserData"),
-            "{message}"
-        );
+        assert!(message.ends_with(expected) && !message.contains("uncompressedUserData"), "{message}");
     }
 }
 

@@ -116,12 +116,7 @@ impl Scene {
             identity_namespace: "capa-rs-system".into(),
             target_policy: TargetPolicy::Any,
         };
-        let scene = Self {
-            journal,
-            kubernetes,
-            aws,
-            context,
-        };
+        let scene = Self { journal, kubernetes, aws, context };
         scene.set_up_network();
         scene.add("m", "bootstrap: {dataSecretName: boot}", spec);
         scene
@@ -154,9 +149,7 @@ impl Scene {
         let identity = "identityRef: {kind: AWSClusterStaticIdentity, name: static}";
         let scene = Self::with_spec(&format!("{SPEC}, {identity}"));
         let spec = "secretRef: keys, allowedNamespaces: {}";
-        scene
-            .kubernetes
-            .identity_object("AWSClusterStaticIdentity", "static", spec);
+        scene.kubernetes.identity_object("AWSClusterStaticIdentity", "static", spec);
         scene.put_keys();
         scene
     }
@@ -224,12 +217,10 @@ impl Scene {
 
     /// Changes the stored attempt, which is open.
     fn edit_attempt(&self, change: impl FnOnce(&mut LaunchAttempt)) {
-        self.edit(
-            |machine| match machine.status.as_mut().and_then(|status| status.launch.as_mut()) {
-                Some(LaunchRecord::Requested(attempt)) => change(attempt),
-                record => panic!("no open attempt: {record:?}"),
-            },
-        );
+        self.edit(|machine| match machine.status.as_mut().and_then(|status| status.launch.as_mut()) {
+            Some(LaunchRecord::Requested(attempt)) => change(attempt),
+            record => panic!("no open attempt: {record:?}"),
+        });
     }
 
     /// Marks the machine as deleted.
@@ -273,19 +264,12 @@ impl Scene {
             self.aws.settle().await;
         };
         events.extend(outcome.events);
-        let status = outcome
-            .status
-            .filter(|status| outcome.object.status.as_ref() != Some(status));
+        let status = outcome.status.filter(|status| outcome.object.status.as_ref() != Some(status));
         if let Some(status) = status {
             self.kubernetes.write_status(&outcome.object, &status).await?;
         }
         self.aws.settle().await;
-        Ok(Pass {
-            machine: self.machine(name),
-            next: outcome.next,
-            events,
-            calls: self.journal.take(),
-        })
+        Ok(Pass { machine: self.machine(name), next: outcome.next, events, calls: self.journal.take() })
     }
 
     async fn after(&self, later: Duration) -> Pass {

@@ -26,19 +26,14 @@ async fn an_open_attempt_blocks_a_move_until_an_id_or_a_refusal() {
     let scene = Scene::new();
     let refused = scene.refused_with("VcpuLimitExceeded").await;
     assert!(!is_blocked(refused.machine()));
-    assert!(
-        matches!(refused.launch(), LaunchRecord::Refused(_)),
-        "the refusal is stored"
-    );
+    assert!(matches!(refused.launch(), LaunchRecord::Refused(_)), "the refusal is stored");
     assert!(refused.status().network.is_none(), "no network is in use");
 }
 
 #[tokio::test]
 async fn the_block_is_lifted_only_once_the_refusal_is_stored() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
     scene.kubernetes.fail_after(2, "write_status");
     assert!(scene.pass_over("m").await.is_err());
     assert!(is_blocked(&scene.machine("m").unwrap()));

@@ -28,9 +28,7 @@ fn scene(settings: &str) -> Scene {
 
 fn in_bucket(scene: &Scene, bucket: &str) {
     let network = NETWORK.trim_end_matches('}');
-    scene
-        .kubernetes
-        .publish_network("dev", &format!("{network}, bootstrapStorage: {{s3: {bucket}}}}}"));
+    scene.kubernetes.publish_network("dev", &format!("{network}, bootstrapStorage: {{s3: {bucket}}}}}"));
 }
 
 const PRESIGNED: &str = ", presignedURLDuration: 1h";
@@ -41,9 +39,7 @@ fn denied(scene: &Scene, action: &'static str) {
 
 fn keys(scene: &Scene) -> Vec<String> {
     let shown = scene.aws.secrets().into_iter();
-    shown
-        .map(|object| format!("{} in {}", object.name, object.store))
-        .collect()
+    shown.map(|object| format!("{} in {}", object.name, object.store)).collect()
 }
 
 fn recorded(pass: &Pass) -> Option<&BootstrapObject> {
@@ -126,11 +122,9 @@ async fn an_object_that_cannot_be_stored_launches_nothing() {
 
 #[tokio::test]
 async fn a_deletion_waits_for_an_object_or_lets_go_of_it() {
-    for (at_launch, now, releases) in [
-        ("", "", false),
-        (", bestEffortDeleteObjects: true", "", true),
-        ("", ", bestEffortDeleteObjects: true", true),
-    ] {
+    for (at_launch, now, releases) in
+        [("", "", false), (", bestEffortDeleteObjects: true", "", true), ("", ", bestEffortDeleteObjects: true", true)]
+    {
         let scene = scene(at_launch);
         scene.refused_with("InsufficientInstanceCapacity").await;
         in_bucket(&scene, &format!("{{bucket: boot{now}}}"));
@@ -154,9 +148,7 @@ async fn an_object_in_a_bucket_that_is_gone_counts_as_deleted() {
     let scene = scene("");
     scene.refused_with("InsufficientInstanceCapacity").await;
     scene.delete();
-    scene
-        .aws
-        .fail_next("DeleteObject", refused("DeleteObject", "NoSuchBucket"));
+    scene.aws.fail_next("DeleteObject", refused("DeleteObject", "NoSuchBucket"));
     assert!(scene.pass().await.machine.is_none());
 }
 
@@ -172,11 +164,7 @@ async fn a_corrected_bucket_gets_the_object_and_the_old_one_loses_it() {
         }
         let pass = scene.pass().await;
         assert_eq!(recorded(&pass).map(|object| object.bucket.as_str()), Some("other"));
-        let left = if denies {
-            vec!["node/uid-m in the S3 bucket boot"]
-        } else {
-            vec![]
-        };
+        let left = if denies { vec!["node/uid-m in the S3 bucket boot"] } else { vec![] };
         let expected = [left, vec!["node/uid-m in the S3 bucket other"]].concat();
         assert_eq!(keys(&scene), expected, "{denies}");
         let tells = pass.reasons_of_events().contains(&"BootstrapDataAbandoned");
@@ -238,15 +226,10 @@ async fn another_attempt_has_another_url() {
 #[tokio::test]
 async fn a_url_that_is_over_is_not_sent_again() {
     let scene = scene(", presignedURLDuration: 1m");
-    scene
-        .aws
-        .fail_next("RunInstances", crate::testing::unanswered("RunInstances"));
+    scene.aws.fail_next("RunInstances", crate::testing::unanswered("RunInstances"));
     scene.pass().await;
     let looking = scene.after(Duration::from_secs(90)).await;
-    assert_eq!(
-        looking.condition(ConditionType::InstanceReady),
-        "False/LaunchUnconfirmed"
-    );
+    assert_eq!(looking.condition(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
     for _ in 0..5 {
         scene.after(Duration::from_secs(150)).await;
     }
@@ -260,10 +243,7 @@ async fn user_data_that_its_url_makes_too_large_is_not_launched() {
     let authority = |bytes| format!("[{{data:,{}}}]", "x".repeat(bytes)).replace(['{', '}'], "'");
     let launches_with = async |bytes: usize| {
         scene.edit(|machine| {
-            let ignition = format!(
-                "{{version: '3.4', tls: {{certificateAuthorities: {}}}}}",
-                authority(bytes)
-            );
+            let ignition = format!("{{version: '3.4', tls: {{certificateAuthorities: {}}}}}", authority(bytes));
             machine.spec.ignition = Some(read(&ignition));
         });
         scene.pass().await
@@ -282,11 +262,7 @@ async fn a_refused_launch_waits_although_its_url_changes() {
     scene.refused_with("InvalidParameterValue").await;
     let calls = scene.aws.launches().len();
     let waiting = scene.after(Duration::from_secs(3)).await;
-    assert!(
-        !waiting.calls.contains(&"RunInstances".to_owned()),
-        "{:?}",
-        waiting.calls
-    );
+    assert!(!waiting.calls.contains(&"RunInstances".to_owned()), "{:?}", waiting.calls);
     assert_eq!(scene.aws.launches().len(), calls);
 }
 

@@ -25,20 +25,13 @@ async fn the_ids_are_published_once_and_only_when_the_instance_runs() {
     let pending = scene.pass().await;
     assert_eq!(pending.machine().spec.provider_id, None);
     assert!(!pending.status().provisioned());
-    assert_eq!(
-        scene.pass().await.calls,
-        [""; 0],
-        "the informer wakes the machine, nothing is polled"
-    );
+    assert_eq!(scene.pass().await.calls, [""; 0], "the informer wakes the machine, nothing is polled");
 
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let running = scene.pass().await;
     assert_eq!(running.calls, ["publish_ids", "write_status"]);
     let spec = &running.machine().spec;
-    assert_eq!(
-        spec.provider_id.as_deref(),
-        Some("aws:///eu-west-1a/i-00000000000000001")
-    );
+    assert_eq!(spec.provider_id.as_deref(), Some("aws:///eu-west-1a/i-00000000000000001"));
     assert_eq!(spec.instance_id.as_deref(), Some(FIRST));
     assert!(running.status().provisioned());
     assert_eq!(running.status().ready, Some(true));
@@ -85,39 +78,16 @@ async fn the_status_has_the_fields_of_capas_with_their_meaning() {
     let pass = scene.pass().await;
     let status = json!(pass.status());
     let conditions = status["conditions"].as_array().unwrap();
-    let condition = conditions
-        .iter()
-        .position(|condition| condition["type"] == "InstanceReady")
-        .unwrap();
+    let condition = conditions.iter().position(|condition| condition["type"] == "InstanceReady").unwrap();
     for (path, pointer, expected) in [
-        (
-            "status.addresses[].type",
-            "/addresses/1/type".to_owned(),
-            json!("InternalIP"),
-        ),
-        (
-            "status.addresses[].address",
-            "/addresses/1/address".to_owned(),
-            json!("10.0.0.1"),
-        ),
+        ("status.addresses[].type", "/addresses/1/type".to_owned(), json!("InternalIP")),
+        ("status.addresses[].address", "/addresses/1/address".to_owned(), json!("10.0.0.1")),
         ("status.instanceState", "/instanceState".to_owned(), json!("terminated")),
         ("status.interruptible", "/interruptible".to_owned(), json!(true)),
         ("status.ready", "/ready".to_owned(), json!(true)),
-        (
-            "status.conditions[].type",
-            format!("/conditions/{condition}/type"),
-            json!("InstanceReady"),
-        ),
-        (
-            "status.conditions[].status",
-            format!("/conditions/{condition}/status"),
-            json!("False"),
-        ),
-        (
-            "status.conditions[].reason",
-            format!("/conditions/{condition}/reason"),
-            json!("Terminated"),
-        ),
+        ("status.conditions[].type", format!("/conditions/{condition}/type"), json!("InstanceReady")),
+        ("status.conditions[].status", format!("/conditions/{condition}/status"), json!("False")),
+        ("status.conditions[].reason", format!("/conditions/{condition}/reason"), json!("Terminated")),
         (
             "status.conditions[].message",
             format!("/conditions/{condition}/message"),
@@ -180,17 +150,9 @@ async fn an_instance_that_ended_before_it_ran_failed() {
 async fn an_instance_first_seen_stopped_counts_as_having_run() {
     let scene = Scene::new();
     scene.pass().await;
-    for state in [
-        InstanceState::Stopped,
-        InstanceState::ShuttingDown,
-        InstanceState::Terminated,
-    ] {
+    for state in [InstanceState::Stopped, InstanceState::ShuttingDown, InstanceState::Terminated] {
         scene.aws.set_instance_state(FIRST, state);
-        let expected = if state == InstanceState::Stopped {
-            "False/Stopped"
-        } else {
-            "False/Terminated"
-        };
+        let expected = if state == InstanceState::Stopped { "False/Stopped" } else { "False/Terminated" };
         let pass = scene.pass().await;
         assert_eq!(pass.condition(INSTANCE_READY), expected, "{state}");
         assert_eq!(pass.status().has_run, Some(true));
@@ -226,11 +188,7 @@ async fn absence_counts_only_once_the_instance_is_old_enough() {
     let young = scene.after(Duration::from_secs(100)).await;
     assert_eq!(young.condition(READY), "True/Ready");
     assert_eq!(young.next, Next::Requeue(Duration::from_secs(200)));
-    assert_eq!(
-        scene.aws.forgotten().len(),
-        1,
-        "what was seen of it while it was young is no proof later"
-    );
+    assert_eq!(scene.aws.forgotten().len(), 1, "what was seen of it while it was young is no proof later");
     let unseen = scene.after(Duration::from_secs(200)).await;
     assert_eq!(unseen.condition(READY), "True/Ready", "it is looked for anew");
     let old = scene.pass().await;
@@ -255,9 +213,7 @@ async fn an_instance_missed_when_young_is_looked_for_again() {
 #[tokio::test]
 async fn an_instance_is_no_older_than_its_launch() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "RequestLimitExceeded"));
     scene.pass().await;
     scene.after(Duration::from_secs(290)).await;
     scene.aws.remove_instance(FIRST);
@@ -285,10 +241,7 @@ async fn credentials_of_another_account_prove_no_absence() {
     assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     assert_eq!(pass.condition(INSTANCE_READY), "True/Ready");
     let message = pass.message(ConditionType::IdentityReady);
-    assert!(
-        message.contains("999999999999") && message.contains("111122223333"),
-        "{message}"
-    );
+    assert!(message.contains("999999999999") && message.contains("111122223333"), "{message}");
 }
 
 #[tokio::test]
@@ -322,11 +275,7 @@ async fn ids_of_no_instance_or_of_two_stop_the_launch() {
         });
         scene.aws.instance(id, InstanceState::Running, "team-a/other");
         let pass = scene.pass().await;
-        assert_eq!(
-            pass.condition(INSTANCE_READY),
-            "False/InvalidSpec",
-            "{provider_id:?} {instance_id:?}"
-        );
+        assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec", "{provider_id:?} {instance_id:?}");
         assert!(scene.aws.launches().is_empty());
         assert!(!pass.status().provisioned());
     }
@@ -349,10 +298,7 @@ async fn a_foreign_id_written_after_the_launch_is_named() {
         let pass = scene.pass().await;
         assert_eq!(pass.condition(INSTANCE_READY), "False/InvalidSpec");
         let message = pass.message(INSTANCE_READY);
-        assert!(
-            message.contains(FIRST) && message.contains("i-0000000000000000b"),
-            "{message}"
-        );
+        assert!(message.contains(FIRST) && message.contains("i-0000000000000000b"), "{message}");
         assert!(!pass.status().provisioned());
     }
 }
@@ -361,9 +307,7 @@ async fn a_foreign_id_written_after_the_launch_is_named() {
 async fn a_failing_listing_is_shown_until_the_instance_has_run() {
     let scene = Scene::new();
     scene.pass().await;
-    scene
-        .aws
-        .fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
+    scene.aws.fail_reading(refused("DescribeInstances", "UnauthorizedOperation"));
     let pending = scene.pass().await;
     assert_eq!(pending.condition(INSTANCE_READY), "False/Pending");
     assert!(pending.message(INSTANCE_READY).contains("UnauthorizedOperation"));
@@ -373,9 +317,7 @@ async fn a_failing_listing_is_shown_until_the_instance_has_run() {
 async fn an_instance_that_is_taken_over_is_held_by_our_finalizer() {
     let scene = Scene::new();
     scene.edit(|machine| machine.spec.instance_id = Some("i-0000000000000000a".into()));
-    scene
-        .aws
-        .instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
+    scene.aws.instance("i-0000000000000000a", InstanceState::Running, "team-a/m");
     scene.pass().await;
     let pass = scene.pass().await;
     assert_eq!(pass.machine().finalizers(), [meta::MACHINE_FINALIZER]);
@@ -392,11 +334,7 @@ async fn a_changed_network_is_reported_and_touches_nothing() {
     assert_eq!(drifted.condition(READY), "True/Drifted");
     let told = drifted.message(READY);
     let drift = drifted.message(ConditionType::NetworkUpToDate);
-    assert_eq!(
-        told,
-        format!("NetworkUpToDate is False (Drifted): {drift}"),
-        "kubectl get shows the drift"
-    );
+    assert_eq!(told, format!("NetworkUpToDate is False (Drifted): {drift}"), "kubectl get shows the drift");
     assert_eq!(drifted.calls, ["write_status"]);
 }
 
@@ -406,11 +344,7 @@ async fn an_overdue_listing_makes_an_instance_not_up_to_date() {
     let minute = Duration::from_secs(60);
     scene.aws.restart_listing_every(minute);
     let says = |pass: &Pass| {
-        let conditions = [
-            ConditionType::InstanceUpToDate,
-            ConditionType::InstanceReady,
-            ConditionType::Ready,
-        ];
+        let conditions = [ConditionType::InstanceUpToDate, ConditionType::InstanceReady, ConditionType::Ready];
         conditions.map(|condition| pass.condition(condition))
     };
     let fine = ["True/Ready", "True/Ready"];
@@ -442,10 +376,7 @@ async fn an_instance_whose_listings_wait_is_said_to_be_old() {
     scene.pass().await;
     scene.aws.slow_down_reading();
     for _ in 0..4 {
-        assert_eq!(
-            scene.after(minute).await.condition(ConditionType::InstanceUpToDate),
-            "absent"
-        );
+        assert_eq!(scene.after(minute).await.condition(ConditionType::InstanceUpToDate), "absent");
     }
     let old = scene.after(minute).await;
     assert_eq!(old.condition(ConditionType::InstanceUpToDate), "False/Throttled");
@@ -473,17 +404,12 @@ async fn a_termination_that_waits_for_an_overdue_listing_says_so() {
     let waiting = scene.after(minute).await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/Terminating");
     let said = waiting.message(INSTANCE_READY);
-    assert!(
-        said.contains(FIRST) && said.contains("not listed for five intervals"),
-        "{said}"
-    );
+    assert!(said.contains(FIRST) && said.contains("not listed for five intervals"), "{said}");
 }
 
 /// The account from AWS's answer ten minutes ago is looked up again.
 async fn without_an_answer_about_the_account(scene: &Scene) -> Pass {
-    scene
-        .aws
-        .fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
+    scene.aws.fail_next("GetCallerIdentity", unanswered("GetCallerIdentity"));
     let pass = scene.after(Timing::default().launch_lookup_age).await;
     assert!(pass.calls.contains(&"GetCallerIdentity".to_owned()), "{:?}", pass.calls);
     pass
@@ -503,10 +429,7 @@ async fn an_outage_after_a_refusal_makes_no_machine_ready() {
     let error = refused("GetCallerIdentity", "InvalidClientTokenId");
     scene.aws.fail_next("GetCallerIdentity", error);
     let refused = scene.after(Timing::default().launch_lookup_age).await;
-    assert_eq!(
-        refused.condition(ConditionType::IdentityReady),
-        "False/CredentialsFailed"
-    );
+    assert_eq!(refused.condition(ConditionType::IdentityReady), "False/CredentialsFailed");
     let pass = without_an_answer_about_the_account(&scene).await;
     assert_eq!(pass.condition(ConditionType::IdentityReady), "False/Failed");
 }

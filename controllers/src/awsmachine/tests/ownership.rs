@@ -73,11 +73,7 @@ async fn a_deleted_copy_leaves_the_original_its_instance() {
         let said = released(&scene, "copy").await;
         let [event] = said.as_slice() else { panic!("{said:?}") };
         assert!(event.contains(FIRST), "{event}");
-        assert_eq!(
-            scene.pass().await.condition(INSTANCE_READY),
-            "True/Ready",
-            "with ids: {with_ids}"
-        );
+        assert_eq!(scene.pass().await.condition(INSTANCE_READY), "True/Ready", "with ids: {with_ids}");
     }
 }
 
@@ -97,10 +93,7 @@ async fn a_living_copy_neither_follows_nor_launches() {
     let pass = scene.pass_over("copy").await.unwrap();
     assert_eq!(pass.condition(INSTANCE_READY), "False/NotOwned");
     let message = pass.message(INSTANCE_READY);
-    assert!(
-        message.contains(FIRST) && message.contains("infrastructureRef"),
-        "{message}"
-    );
+    assert!(message.contains(FIRST) && message.contains("infrastructureRef"), "{message}");
     assert!(message.contains(meta::ABANDON_INSTANCE_ANNOTATION), "{message}");
     assert_eq!(pass.status().launch, None);
     assert_eq!(pass.next, Next::Retry);
@@ -111,18 +104,9 @@ async fn a_living_copy_neither_follows_nor_launches() {
 async fn a_forged_owner_terminates_nothing() {
     let neighbour = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: m, uid: ";
     let forged = [
-        (
-            "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: '*', uid: u}".to_owned(),
-            0,
-        ),
-        (
-            "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: 'm?', uid: u}".to_owned(),
-            0,
-        ),
-        (
-            "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: none, uid: u}".to_owned(),
-            0,
-        ),
+        ("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: '*', uid: u}".to_owned(), 0),
+        ("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: 'm?', uid: u}".to_owned(), 0),
+        ("{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, name: none, uid: u}".to_owned(), 0),
         (format!("{neighbour}o}}"), 1),
         (format!("{neighbour}another}}"), 1),
     ];
@@ -138,11 +122,7 @@ async fn a_forged_owner_terminates_nothing() {
         scene.kubernetes.put_aws_machine(forgery);
         let said = released(&scene, "forged").await;
         assert_eq!(said.len(), events, "{reference}: {said:?}");
-        assert_eq!(
-            scene.pass().await.condition(INSTANCE_READY),
-            "True/Ready",
-            "{reference}"
-        );
+        assert_eq!(scene.pass().await.condition(INSTANCE_READY), "True/Ready", "{reference}");
     }
 }
 
@@ -181,9 +161,7 @@ async fn a_machine_that_names_another_object_launches_nothing() {
 #[tokio::test]
 async fn an_instance_of_another_management_cluster_stops_a_launch() {
     let scene = Scene::new();
-    scene
-        .aws
-        .launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
+    scene.aws.launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
     let waiting = scene.pass().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/Conflict");
     let message = waiting.message(INSTANCE_READY).to_owned();
@@ -204,29 +182,20 @@ async fn an_instance_of_another_management_cluster_stops_a_launch() {
 #[tokio::test]
 async fn a_deletion_reports_instances_of_other_management_clusters() {
     let scene = Scene::new();
-    scene
-        .aws
-        .launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
+    scene.aws.launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
     scene.pass().await;
     scene.delete();
     let pass = scene.pass().await;
     assert!(pass.machine.is_none());
-    let [event] = pass.events.as_slice() else {
-        panic!("{:?}", pass.events)
-    };
-    assert!(
-        event.warning && event.reason == "NotOwned" && event.message.contains(OTHER),
-        "{event:?}"
-    );
+    let [event] = pass.events.as_slice() else { panic!("{:?}", pass.events) };
+    assert!(event.warning && event.reason == "NotOwned" && event.message.contains(OTHER), "{event:?}");
     assert_eq!(calls_to_ec2(&pass, "TerminateInstances"), 0);
 }
 
 #[tokio::test]
 async fn the_annotation_none_launches_beside_foreign_instances() {
     let scene = Scene::new();
-    scene
-        .aws
-        .launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
+    scene.aws.launched_instance(OTHER, InstanceState::Running, "team-a/m", "uid-of-another-1");
     scene.pass().await;
     annotate(&scene, meta::ADOPT_NO_INSTANCE);
     let launched = scene.pass().await;
@@ -245,9 +214,7 @@ async fn the_annotation_none_launches_beside_foreign_instances() {
 async fn the_annotation_adopts_the_instance_that_it_names() {
     let scene = Scene::new();
     for id in [OTHER, "i-0000000000000000b"] {
-        scene
-            .aws
-            .launched_instance(id, InstanceState::Running, "team-a/m", "uid-of-another-1");
+        scene.aws.launched_instance(id, InstanceState::Running, "team-a/m", "uid-of-another-1");
     }
     scene.pass().await;
     annotate(&scene, OTHER);
@@ -261,11 +228,7 @@ async fn the_annotation_adopts_the_instance_that_it_names() {
     assert_eq!(adoption_annotation(running.machine()), None);
     assert!(scene.aws.launches().is_empty());
     scene.delete();
-    assert_eq!(
-        calls_to_ec2(&scene.pass().await, "TerminateInstances"),
-        1,
-        "it is ours from here on"
-    );
+    assert_eq!(calls_to_ec2(&scene.pass().await, "TerminateInstances"), 1, "it is ours from here on");
 }
 
 #[tokio::test]
@@ -274,17 +237,12 @@ async fn the_annotation_adopts_no_claimed_instance() {
     scene.add("n", "bootstrap: {dataSecretName: boot}", SPEC);
     scene.aws.tag_machine_name(FIRST, "team-a/n");
     let mut thief = scene.machine("n").unwrap();
-    thief
-        .annotations_mut()
-        .insert(meta::ADOPT_INSTANCE_ANNOTATION.into(), FIRST.into());
+    thief.annotations_mut().insert(meta::ADOPT_INSTANCE_ANNOTATION.into(), FIRST.into());
     scene.kubernetes.put_aws_machine(thief);
     let pass = scene.pass_over("n").await.unwrap();
     assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict");
     let message = pass.message(INSTANCE_READY);
-    assert!(
-        message.contains(&format!("{FIRST} is not adopted: AWSMachine team-a/m has it")),
-        "{message}"
-    );
+    assert!(message.contains(&format!("{FIRST} is not adopted: AWSMachine team-a/m has it")), "{message}");
 }
 
 #[tokio::test]
@@ -357,13 +315,7 @@ async fn a_restored_machine_whose_instance_is_not_named_waits() {
     });
     let waiting = scene.pass().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/Conflict");
-    assert_eq!(
-        scene
-            .after(Timing::default().launch_lookup_age)
-            .await
-            .condition(INSTANCE_READY),
-        "False/Conflict"
-    );
+    assert_eq!(scene.after(Timing::default().launch_lookup_age).await.condition(INSTANCE_READY), "False/Conflict");
     annotate(&scene, FIRST);
     assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     assert_eq!(scene.tokens().len(), 1);
@@ -400,26 +352,16 @@ async fn a_recorded_machine_is_deleted_without_any_owner() {
 async fn a_recorded_instance_without_its_tags_holds_the_deletion() {
     let scene = Scene::running().await;
     scene.aws.untag(FIRST);
-    assert_eq!(
-        scene.pass().await.condition(INSTANCE_READY),
-        "True/Ready",
-        "it is followed all the same"
-    );
+    assert_eq!(scene.pass().await.condition(INSTANCE_READY), "True/Ready", "it is followed all the same");
     scene.delete();
     let held = scene.pass().await;
     assert_eq!(held.condition(INSTANCE_READY), "False/NotOwned");
     let message = held.message(INSTANCE_READY);
     let way_out = format!("{}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
-    assert!(
-        message.contains("MachineName: team-a/m") && message.contains(&way_out),
-        "{message}"
-    );
+    assert!(message.contains("MachineName: team-a/m") && message.contains(&way_out), "{message}");
     assert_eq!(calls_to_ec2(&held, "TerminateInstances"), 0);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    assert!(
-        scene.pass().await.machine.is_none(),
-        "what has ended loses its tags by itself"
-    );
+    assert!(scene.pass().await.machine.is_none(), "what has ended loses its tags by itself");
 }
 
 #[tokio::test]
@@ -433,10 +375,7 @@ async fn a_renamed_owner_does_not_ask_to_retag_the_instance() {
     let named = "the ownerReferences name Machine \"forged\", and the instance belongs to \"team-a/m\"";
     let way_out = format!("{}: {FIRST}", meta::ABANDON_INSTANCE_ANNOTATION);
     assert!(message.contains(named) && message.contains(&way_out), "{message}");
-    assert!(
-        !message.contains("restore") && !message.contains("team-a/forged"),
-        "{message}"
-    );
+    assert!(!message.contains("restore") && !message.contains("team-a/forged"), "{message}");
     assert_eq!(calls_to_ec2(&held, "TerminateInstances"), 0);
     scene.edit(|machine| machine.owner_references_mut()[0].name = "m".into());
     assert_eq!(calls_to_ec2(&scene.pass().await, "TerminateInstances"), 1);
@@ -450,9 +389,6 @@ async fn a_retagged_instance_of_a_verified_owner_needs_its_tags() {
     let held = scene.pass().await;
     assert_eq!(held.condition(INSTANCE_READY), "False/NotOwned");
     let message = held.message(INSTANCE_READY);
-    assert!(
-        message.contains("restore them") && message.contains("team-a/m"),
-        "{message}"
-    );
+    assert!(message.contains("restore them") && message.contains("team-a/m"), "{message}");
     assert_eq!(calls_to_ec2(&held, "TerminateInstances"), 0);
 }

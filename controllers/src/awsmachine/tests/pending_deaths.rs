@@ -52,10 +52,7 @@ async fn a_failure_of_ec2_is_followed_by_a_later_attempt() {
     let (scene, dead) = dead_in_pending("Server.InternalError").await;
     assert_eq!(dead.condition(INSTANCE_READY), "False/Failed");
     assert_eq!(dead.next, Next::Requeue(Duration::from_secs(30)));
-    assert_eq!(
-        scene.after(Duration::from_secs(29)).await.next,
-        Next::Requeue(Duration::from_secs(1))
-    );
+    assert_eq!(scene.after(Duration::from_secs(29)).await.next, Next::Requeue(Duration::from_secs(1)));
     let given_up = scene.after(Duration::from_secs(1)).await;
     assert_eq!(given_up.next, Next::Requeue(Duration::ZERO));
     assert_eq!(given_up.launch().instance_id(), None);
@@ -87,12 +84,7 @@ async fn the_next_attempt_avoids_the_zone_without_capacity() {
     let (scene, _) = dead_in_pending(SHORT).await;
     scene.after(Duration::from_secs(30)).await;
     scene.pass().await;
-    let zones: Vec<_> = scene
-        .aws
-        .launches()
-        .into_iter()
-        .map(|launch| launch.subnet_id)
-        .collect();
+    let zones: Vec<_> = scene.aws.launches().into_iter().map(|launch| launch.subnet_id).collect();
     assert_eq!(zones, ["subnet-0000000a", "subnet-0000000b"]);
 }
 
@@ -102,10 +94,7 @@ async fn another_attempt_waits_until_the_first_instance_is_terminated() {
     scene.pass().await;
     end(&scene, FIRST, InstanceState::ShuttingDown, SHORT);
     let pass = scene.after(Duration::from_secs(3600)).await;
-    assert_eq!(
-        (pass.condition(INSTANCE_READY).as_str(), pass.next),
-        ("False/Failed", Next::AwaitChange)
-    );
+    assert_eq!((pass.condition(INSTANCE_READY).as_str(), pass.next), ("False/Failed", Next::AwaitChange));
     die(&scene, FIRST, SHORT);
     scene.pass().await;
     scene.pass().await;

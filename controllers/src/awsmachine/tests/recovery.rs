@@ -22,10 +22,7 @@ async fn a_lost_status_is_recovered_from_the_ids_in_the_spec() {
     assert_eq!(recovered.reasons_of_events(), ["InstanceAdopted"]);
     assert_eq!(recovered.condition(READY), "True/Ready");
     let (record, known) = (recovered.launch(), before.launch.unwrap());
-    assert_eq!(
-        (record.attempt_number(), record.instance_id()),
-        (known.attempt_number(), known.instance_id())
-    );
+    assert_eq!((record.attempt_number(), record.instance_id()), (known.attempt_number(), known.instance_id()));
     let (request, known) = (record.request().unwrap(), known.request().unwrap());
     assert_eq!(request.client_token, known.client_token);
     assert_eq!(request.subnet_id, known.subnet_id);
@@ -111,14 +108,9 @@ async fn lookups_before_a_record_prove_nothing_once_it_is_lost() {
         });
     };
     lose(&scene);
-    let almost = Timing::default()
-        .launch_lookup_age
-        .saturating_sub(Duration::from_secs(1));
+    let almost = Timing::default().launch_lookup_age.saturating_sub(Duration::from_secs(1));
     assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
-    assert_eq!(
-        scene.after(almost).await.condition(INSTANCE_READY),
-        "False/LaunchUnconfirmed"
-    );
+    assert_eq!(scene.after(almost).await.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     // Another process has launched the instance.
     scene.edit(|machine| machine.status.clone_from(&launched));
     scene.pass().await;

@@ -30,10 +30,7 @@ async fn waits_between(scene: &Scene, action: &str, long: Duration) -> Vec<u64> 
     while now < long {
         let pass = scene.pass().await;
         if has_called(&pass, action) {
-            waits.extend(
-                last.replace(now)
-                    .map(|last: Duration| now.saturating_sub(last).as_secs()),
-            );
+            waits.extend(last.replace(now).map(|last: Duration| now.saturating_sub(last).as_secs()));
         } else if last.is_some() {
             let calls = pass.calls.iter();
             // The account is looked up every ten minutes.
@@ -43,10 +40,7 @@ async fn waits_between(scene: &Scene, action: &str, long: Duration) -> Vec<u64> 
         let Next::Requeue(next) = pass.next else {
             panic!("{:?} after {now:?}", pass.next);
         };
-        assert!(
-            next <= Duration::from_secs(60),
-            "sources and Secrets are read again: {next:?}"
-        );
+        assert!(next <= Duration::from_secs(60), "sources and Secrets are read again: {next:?}");
         scene.kubernetes.advance(next);
         now += next;
     }
@@ -60,11 +54,7 @@ async fn a_refused_launch_is_repeated_once_in_five_minutes() {
     let waits = waits_between(&scene, "RunInstances", Duration::from_secs(1_500)).await;
     assert_eq!(waits, [15, 45, 300, 300, 300, 300]);
     let standing = scene.pass().await;
-    assert_eq!(
-        standing.condition(INSTANCE_READY),
-        "False/NotFound",
-        "as long as it stands"
-    );
+    assert_eq!(standing.condition(INSTANCE_READY), "False/NotFound", "as long as it stands");
 }
 
 #[tokio::test]
@@ -79,14 +69,10 @@ async fn a_changed_input_of_a_launch_ends_its_back_off() {
         }),
         ("identity", |scene| {
             let spec = "allowedNamespaces: {}";
-            scene
-                .kubernetes
-                .identity_object("AWSClusterControllerIdentity", "default", spec);
+            scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", spec);
         }),
         ("Secret", |scene| {
-            scene
-                .kubernetes
-                .put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
+            scene.kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config other")]);
         }),
     ];
     for (what, change) in changes {
@@ -126,11 +112,7 @@ async fn machines_of_one_template_ask_ec2_together() {
     }
     assert_eq!(calls, [0, 15, 60, 360, 660]);
     // Another template is another kind.
-    scene.add(
-        "other",
-        "bootstrap: {dataSecretName: boot}",
-        &super::SPEC.replace("ami-00000001", "ami-00000002"),
-    );
+    scene.add("other", "bootstrap: {dataSecretName: boot}", &super::SPEC.replace("ami-00000001", "ami-00000002"));
     assert!(has_called(&scene.pass_over("other").await.unwrap(), "RunInstances"));
     // Once EC2 accepts the parameters, all follow within a minute.
     scene.aws.image("ami-00000001", "/dev/sda1");
@@ -153,10 +135,7 @@ async fn an_instance_that_is_there_is_found_despite_a_refused_template() {
     scene.pass().await;
     scene.restart();
     scene.aws.remove("ami-00000001");
-    assert_eq!(
-        scene.pass_over("n").await.unwrap().condition(INSTANCE_READY),
-        "False/NotFound"
-    );
+    assert_eq!(scene.pass_over("n").await.unwrap().condition(INSTANCE_READY), "False/NotFound");
     // The record of the machine is lost.
     scene.edit(|machine| machine.status.get_or_insert_default().launch = Some(LaunchRecord::Planned));
     assert_eq!(scene.pass().await.launch().instance_id(), Some(super::FIRST));
@@ -237,9 +216,7 @@ async fn calls_within(scene: &Scene, action: &str, long: Duration) -> usize {
 async fn refused_terminations_of_two_instances_back_off() {
     let scene = never_launched().await;
     for (id, token) in INSTANCES {
-        scene
-            .aws
-            .launched_instance(id, InstanceState::Running, "team-a/m", token);
+        scene.aws.launched_instance(id, InstanceState::Running, "team-a/m", token);
     }
     for _ in 0..5_000 {
         let error = refused("TerminateInstances", "UnauthorizedOperation");
@@ -256,9 +233,7 @@ async fn refused_terminations_of_two_instances_back_off() {
 async fn a_refused_instance_does_not_keep_another_from_ending() {
     let scene = never_launched().await;
     for (id, token) in INSTANCES {
-        scene
-            .aws
-            .launched_instance(id, InstanceState::Running, "team-a/m", token);
+        scene.aws.launched_instance(id, InstanceState::Running, "team-a/m", token);
     }
     let error = refused("TerminateInstances", "UnauthorizedOperation");
     scene.aws.fail_next("TerminateInstances", error);
@@ -268,19 +243,14 @@ async fn a_refused_instance_does_not_keep_another_from_ending() {
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/Unauthorized");
     let said = pass.message(INSTANCE_READY);
-    assert!(
-        said.contains(&format!("the termination of instance {} is under way", INSTANCES[1].0)),
-        "{said}"
-    );
+    assert!(said.contains(&format!("the termination of instance {} is under way", INSTANCES[1].0)), "{said}");
 }
 
 /// Changes of the identity of a deletion, as [`Scene::with_static_identity`] makes it.
 const CHANGED_IDENTITIES: [(&str, Change); 2] = [
     ("identity", |scene| {
         let spec = "secretRef: keys, allowedNamespaces: {}";
-        scene
-            .kubernetes
-            .identity_object("AWSClusterStaticIdentity", "static", spec);
+        scene.kubernetes.identity_object("AWSClusterStaticIdentity", "static", spec);
     }),
     ("Secret", |scene| scene.put_keys()),
 ];

@@ -16,9 +16,7 @@ const SECOND: &str = "i-00000000000000002";
 /// gone.
 pub(super) async fn contradicted_record() -> Scene {
     let scene = never_launched().await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     scene.kubernetes.put_machine(read(
         "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m, namespace: team-a, uid: o}, \
           spec: {clusterName: dev, providerID: 'aws:///eu-west-1a/i-0000000a', \
@@ -38,20 +36,12 @@ async fn the_planned_record_of_an_old_machine_stands_in_later() {
     scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
-    assert!(
-        pass.message(INSTANCE_READY).contains("EC2 was never asked"),
-        "{}",
-        pass.message(INSTANCE_READY)
-    );
+    assert!(pass.message(INSTANCE_READY).contains("EC2 was never asked"), "{}", pass.message(INSTANCE_READY));
     let minutes = Timing::default().launch_lookup_age.as_secs() / 60;
     for _ in 0..minutes {
         let pass = scene.after(Duration::from_secs(60)).await;
         assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
-        assert_ne!(
-            pass.next,
-            Next::AwaitChange,
-            "the minutes count only while the lookup is tried"
-        );
+        assert_ne!(pass.next, Next::AwaitChange, "the minutes count only while the lookup is tried");
     }
     let pass = scene.after(Duration::from_secs(60)).await;
     assert_released(&scene, &pass);
@@ -71,9 +61,7 @@ async fn the_instance_behind_an_old_planned_record_is_terminated() {
     scene.kubernetes.advance(Duration::from_hours(1));
     scene.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(scene.kubernetes.now())));
     assert!(scene.pass().await.machine.is_some(), "the instance would be lost");
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", "allowedNamespaces: {}");
     assert!(terminated(&scene.pass().await));
 }
 
@@ -96,9 +84,7 @@ async fn deleted_with_an_old_planned_record() -> Scene {
 #[tokio::test]
 async fn one_failed_lookup_hours_after_a_deletion_is_no_proof() {
     let scene = deleted_with_an_old_planned_record().await;
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
     let said = pass.message(INSTANCE_READY);
@@ -109,9 +95,7 @@ async fn one_failed_lookup_hours_after_a_deletion_is_no_proof() {
 async fn a_record_is_no_proof_once_a_deletion_has_found_an_instance() {
     let scene = deleted_with_an_old_planned_record().await;
     assert!(terminated(&scene.pass().await));
-    scene
-        .kubernetes
-        .remove_identity(&IdentityReference::controller_default());
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     for _ in 0..3 {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
         assert_eq!(pass.condition(INSTANCE_READY), "False/DeletionBlocked");
@@ -134,10 +118,7 @@ async fn the_search_after_a_contradicted_record_says_so() {
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let said = pass.message(INSTANCE_READY);
-    assert!(
-        said.contains("EC2 was never asked") && said.ends_with("before the AWSMachine is released"),
-        "{said}"
-    );
+    assert!(said.contains("EC2 was never asked") && said.ends_with("before the AWSMachine is released"), "{said}");
 }
 
 #[tokio::test]
@@ -165,11 +146,7 @@ async fn an_absence_in_an_unrecorded_account_proves_nothing() {
 async fn an_annotated_instance_may_live_in_another_account() {
     let scene = Scene::new();
     let launched = scene.pass().await;
-    assert!(
-        launched.calls.contains(&"allow_move".to_owned()),
-        "{:?}",
-        launched.calls
-    );
+    assert!(launched.calls.contains(&"allow_move".to_owned()), "{:?}", launched.calls);
     scene.edit(|machine| machine.status = None);
     scene.aws.set_account("999999999999");
     scene.aws.remove_instance(FIRST);
@@ -285,9 +262,7 @@ async fn restored_before_the_second_launch() -> Scene {
     scene.pass().await;
     let backup = scene.machine("m").expect("the machine is there");
     let code = "Server.InternalError";
-    scene
-        .aws
-        .end_instance(FIRST, InstanceState::Terminated, code, "as EC2 puts it");
+    scene.aws.end_instance(FIRST, InstanceState::Terminated, code, "as EC2 puts it");
     scene.pass().await;
     scene.after(Duration::from_secs(30)).await;
     scene.pass().await;
@@ -387,19 +362,10 @@ async fn the_instance_of_a_forgotten_attempt_is_adopted() {
         told.extend(scene.after(Timing::default().visibility_age).await.events);
     }
     told.retain(|event| event.reason == "InstanceAdopted");
-    assert_eq!(
-        told,
-        [EventDraft::normal(
-            "InstanceAdopted",
-            format!("adopted instance {SECOND}")
-        )]
-    );
+    assert_eq!(told, [EventDraft::normal("InstanceAdopted", format!("adopted instance {SECOND}"))]);
     let pass = scene.pass().await;
     assert_eq!(pass.condition(INSTANCE_READY), "True/Ready");
-    assert_eq!(
-        (pass.launch().instance_id(), pass.launch().attempt_number()),
-        (Some(SECOND), 2)
-    );
+    assert_eq!((pass.launch().instance_id(), pass.launch().attempt_number()), (Some(SECOND), 2));
     assert_eq!(scene.tokens().len(), 2);
 }
 
@@ -408,9 +374,7 @@ async fn the_instance_of_a_forgotten_attempt_is_adopted() {
 #[tokio::test]
 async fn the_end_of_a_forgotten_attempt_proves_no_absence() {
     let scene = Scene::recorded_by_another().await;
-    scene
-        .aws
-        .launched_instance("i-000000000000000f", InstanceState::Terminated, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance("i-000000000000000f", InstanceState::Terminated, "team-a/m", "uid-m-1");
     scene.kubernetes.advance(Duration::from_mins(10));
     scene.edit_attempt(|attempt| attempt.request.requested_at = Time(scene.kubernetes.now()));
     scene.delete();
@@ -422,9 +386,7 @@ async fn the_end_of_a_forgotten_attempt_proves_no_absence() {
 async fn another_instance_with_the_recorded_token_is_adopted() {
     let scene = forgotten().await;
     let other = "i-000000000000000f";
-    scene
-        .aws
-        .launched_instance(other, InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance(other, InstanceState::Running, "team-a/m", "uid-m-1");
     for _ in 0..3 {
         scene.after(Timing::default().visibility_age).await;
     }
@@ -445,11 +407,7 @@ async fn an_attempt_without_a_call_in_another_account_hides_no_instance() {
         let launch = launched.cloned().map(LaunchRecord::Requested);
         let mut network = status.network.clone().expect("a network");
         network.account_id = Some("999999999999".into());
-        *status = AWSMachineStatus {
-            launch,
-            network: Some(network),
-            ..AWSMachineStatus::default()
-        };
+        *status = AWSMachineStatus { launch, network: Some(network), ..AWSMachineStatus::default() };
     });
     let now = scene.context.now();
     scene.context.memory.recorded("uid-m", "uid-m-1", "999999999999", now);
@@ -463,9 +421,7 @@ async fn a_hidden_instance_is_not_replaced_by_another_with_its_token() {
     let scene = Scene::new();
     scene.pass().await;
     let other = "i-000000000000000f";
-    scene
-        .aws
-        .launched_instance(other, InstanceState::Running, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance(other, InstanceState::Running, "team-a/m", "uid-m-1");
     scene.aws.remove_instance(FIRST);
     scene.aws.restart();
     scene.delete();
@@ -496,10 +452,7 @@ async fn a_lost_attempt_in_another_account_is_not_repeated() {
         let pass = scene.after(Timing::default().launch_lookup_age).await;
         assert_eq!(pass.condition(ConditionType::IdentityReady), "False/AccountMismatch");
         let said = pass.message(ConditionType::IdentityReady);
-        assert!(
-            said.contains("111122223333") && said.contains("or remove the annotation"),
-            "{said}"
-        );
+        assert!(said.contains("111122223333") && said.contains("or remove the annotation"), "{said}");
     }
     assert_eq!(scene.tokens().len(), launches);
     scene.aws.set_account("111122223333");

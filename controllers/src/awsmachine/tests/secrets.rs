@@ -45,19 +45,14 @@ async fn bootstrap_data_is_recorded_stored_and_then_launched_with() {
     assert!(user_data.starts_with("MIME-Version"), "{user_data}");
     assert!(!user_data.contains("#cloud-config\n"), "{user_data}");
     let secrets = recorded(&pass).unwrap();
-    assert_eq!(
-        (secrets.prefix.as_str(), secrets.count),
-        ("aws.cluster.x-k8s.io/uid-m", 1)
-    );
+    assert_eq!((secrets.prefix.as_str(), secrets.count), ("aws.cluster.x-k8s.io/uid-m", 1));
     assert_eq!(secrets.region.as_deref(), Some("eu-west-1"));
 }
 
 #[tokio::test]
 async fn the_record_is_stored_before_the_first_secret() {
     let scene = Scene::with_spec(SPEC);
-    scene
-        .aws
-        .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
+    scene.aws.fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
     let denied = scene.pass().await;
     assert_eq!(denied.condition(BOOTSTRAP_DATA_READY), "False/Unauthorized");
     let message = denied.message(BOOTSTRAP_DATA_READY);
@@ -79,9 +74,7 @@ async fn secrets_that_were_never_stored_hold_no_deletion_up() {
         scene.aws.fail_next(action, refused(action, "AccessDeniedException"));
         scene.pass().await;
         scene.delete();
-        scene
-            .aws
-            .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+        scene.aws.fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
         let deleted = scene.pass().await;
         let is_stored = action == "RunInstances";
         assert_eq!(deleted.machine.is_some(), is_stored, "{action}");
@@ -97,14 +90,10 @@ async fn a_denial_proves_nothing_about_another_process() {
     scene.pass().await;
     assert_eq!(names(&scene), [NAME]);
     scene.restart();
-    scene
-        .aws
-        .fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
+    scene.aws.fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
     scene.after(Duration::from_secs(600)).await;
     scene.delete();
-    scene
-        .aws
-        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    scene.aws.fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
     let deleted = scene.pass().await;
     assert!(deleted.machine.is_some(), "{:?}", deleted.calls);
 }
@@ -118,9 +107,7 @@ async fn a_corrected_backend_waits_for_no_denied_deletion() {
         machine.spec.cloud_init = Some(read("{secureSecretsBackend: ssm-parameter-store}"));
     });
     scene.restart();
-    scene
-        .aws
-        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    scene.aws.fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
     let corrected = scene.after(Duration::from_secs(600)).await;
     assert!(corrected.reasons_of_events().contains(&"BootstrapDataAbandoned"));
     assert_eq!(scene.aws.instance_ids().len(), 1);
@@ -148,10 +135,7 @@ async fn secrets_go_when_the_node_has_joined() {
     let joined = scene.pass().await;
     assert_eq!(names(&scene), [""; 0]);
     assert_eq!(recorded(&joined), None);
-    assert_eq!(
-        joined.reasons_of_events(),
-        ["SuccessfulDeleteEncryptedBootstrapDataSecrets"]
-    );
+    assert_eq!(joined.reasons_of_events(), ["SuccessfulDeleteEncryptedBootstrapDataSecrets"]);
     assert_eq!(scene.pass().await.calls, [""; 0], "and nothing is left to do");
 }
 
@@ -159,13 +143,8 @@ async fn secrets_go_when_the_node_has_joined() {
 async fn secrets_of_an_instance_that_never_joins_go_after_half_an_hour() {
     let scene = Scene::with_spec(SPEC).run().await;
     let waiting = scene.pass().await;
-    let Next::Requeue(wait) = waiting.next else {
-        panic!("{:?}", waiting.next)
-    };
-    assert!(
-        wait <= Duration::from_secs(1800) && wait > Duration::from_secs(1700),
-        "{wait:?}"
-    );
+    let Next::Requeue(wait) = waiting.next else { panic!("{:?}", waiting.next) };
+    assert!(wait <= Duration::from_secs(1800) && wait > Duration::from_secs(1700), "{wait:?}");
     scene.after(Duration::from_secs(1801)).await;
     assert_eq!(names(&scene), [""; 0]);
 }
@@ -196,9 +175,7 @@ async fn a_deletion_waits_for_secrets_that_cannot_be_deleted() {
     let scene = Scene::with_spec(SPEC);
     scene.refused_with("InsufficientInstanceCapacity").await;
     scene.delete();
-    scene
-        .aws
-        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    scene.aws.fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
     let blocked = scene.pass().await;
     let message = blocked.message(ConditionType::InstanceReady);
     for part in ["aws.cluster.x-k8s.io/uid-m", "abandon-instance"] {
@@ -241,9 +218,7 @@ async fn data_of_a_node_is_deleted_once_no_call_can_store_it_any_longer() {
 async fn secrets_that_cannot_be_deleted_do_not_make_a_node_unready() {
     let scene = Scene::with_spec(SPEC).run().await;
     join(&scene);
-    scene
-        .aws
-        .fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
+    scene.aws.fail_next("DeleteSecret", refused("DeleteSecret", "AccessDeniedException"));
     let kept = scene.pass().await;
     assert_eq!(kept.condition(ConditionType::Ready), "True/Ready");
     assert!(kept.message(BOOTSTRAP_DATA_READY).contains("cannot be deleted"));
@@ -266,9 +241,7 @@ async fn changed_bootstrap_data_replaces_what_is_stored() {
     let scene = Scene::with_spec(SPEC);
     scene.refused_with("InsufficientInstanceCapacity").await;
     let before = scene.aws.secrets();
-    scene
-        .kubernetes
-        .put_secret("team-a", "boot", &[("value", "#cloud-config with another token")]);
+    scene.kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config with another token")]);
     scene.pass().await;
     let after = scene.aws.secrets();
     assert_eq!(after.len(), 1);
@@ -331,11 +304,7 @@ async fn parameter_store_keeps_the_data_where_the_spec_says_so() {
     assert_eq!(stored[0].store, SecretsBackend::SsmParameterStore.into());
     join(&scene);
     let joined = scene.pass().await;
-    assert!(
-        joined.calls.contains(&"DeleteParameters".to_owned()),
-        "{:?}",
-        joined.calls
-    );
+    assert!(joined.calls.contains(&"DeleteParameters".to_owned()), "{:?}", joined.calls);
     assert_eq!(names(&scene), [""; 0]);
 }
 
@@ -356,9 +325,7 @@ async fn puts_until_launched(scene: &Scene) -> usize {
 async fn parts_that_wait_for_their_turns_are_stored_once() {
     let cloud_init = "{secureSecretsBackend: ssm-parameter-store, secretCount: 4}";
     let mut scene = Scene::with_spec(&format!("{SPEC}, cloudInit: {cloud_init}"));
-    scene
-        .aws
-        .fail_next("RunInstances", refused("RunInstances", "InsufficientInstanceCapacity"));
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "InsufficientInstanceCapacity"));
     assert_eq!(puts_until_launched(&scene).await, 4);
     // A process that does not know which parts are stored looks up each name, and replaces existing values.
     scene.restart();

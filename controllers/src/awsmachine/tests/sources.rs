@@ -36,9 +36,7 @@ fn scene(sources: &str) -> Scene {
 #[tokio::test]
 async fn a_config_map_places_a_machine_under_a_foreign_kind() {
     let scene = scene(SOURCES);
-    scene
-        .kubernetes
-        .put_source("network", config_map("subnet-0000000b", ""));
+    scene.kubernetes.put_source("network", config_map("subnet-0000000b", ""));
     let pass = scene.pass().await;
     assert_eq!(scene.aws.launches()[0].subnet_id, "subnet-0000000b");
     let network = pass.status().network.as_ref().unwrap();
@@ -86,11 +84,7 @@ async fn a_source_that_the_machine_does_not_need_stops_nothing() {
     let scene = scene(&format!("{own}, networkSources: [{group}]"));
     scene.kubernetes.put_source("gone", SourceOutcome::NotFound);
     let pass = scene.pass().await;
-    assert_eq!(
-        pass.condition(NetworkReady),
-        "False/NotFound",
-        "the VPC is still lacking"
-    );
+    assert_eq!(pass.condition(NetworkReady), "False/NotFound", "the VPC is still lacking");
     let subnet = "{apiGroup: ec2.services.k8s.aws, kind: Subnet, name: gone}";
     let scene = self::scene(&format!("{own}, networkSources: [{subnet}]"));
     scene.kubernetes.put_source("gone", SourceOutcome::NotFound);
@@ -100,13 +94,9 @@ async fn a_source_that_the_machine_does_not_need_stops_nothing() {
 
 #[tokio::test]
 async fn sources_of_another_role_are_not_read() {
-    let scene = scene(&format!(
-        "{}, {{kind: ConfigMap, name: gone, role: ControlPlane}}]",
-        SOURCES.trim_end_matches(']')
-    ));
-    scene
-        .kubernetes
-        .put_source("network", config_map("subnet-0000000b", ""));
+    let scene =
+        scene(&format!("{}, {{kind: ConfigMap, name: gone, role: ControlPlane}}]", SOURCES.trim_end_matches(']')));
+    scene.kubernetes.put_source("network", config_map("subnet-0000000b", ""));
     scene.pass().await;
     assert_eq!(scene.aws.launches().len(), 1);
 }
@@ -114,16 +104,10 @@ async fn sources_of_another_role_are_not_read() {
 #[tokio::test]
 async fn a_config_map_never_names_a_role_a_bucket_or_a_target_group() {
     let table = [
-        (
-            "identityRef: {kind: AWSClusterRoleIdentity, name: admin}",
-            "identityRef",
-        ),
+        ("identityRef: {kind: AWSClusterRoleIdentity, name: admin}", "identityRef"),
         ("instanceProfiles: {worker: admin}", "instanceProfiles"),
         ("bootstrapStorage: {s3: {bucket: admin}}", "bootstrapStorage"),
-        (
-            "controlPlaneTargets: [{classicLoadBalancerName: admin}]",
-            "controlPlaneTargets",
-        ),
+        ("controlPlaneTargets: [{classicLoadBalancerName: admin}]", "controlPlaneTargets"),
     ];
     for (authority, field) in table {
         let scene = scene(SOURCES);
@@ -139,11 +123,7 @@ async fn a_config_map_never_names_a_role_a_bucket_or_a_target_group() {
 
 #[tokio::test]
 async fn system_tags_of_a_source_are_refused() {
-    let keys = [
-        "sigs.k8s.io/cluster-api-provider-aws/cluster/other",
-        "kubernetes.io/cluster/other",
-        "MachineName",
-    ];
+    let keys = ["sigs.k8s.io/cluster-api-provider-aws/cluster/other", "kubernetes.io/cluster/other", "MachineName"];
     for key in keys {
         let scene = scene(SOURCES);
         let map = config_map("subnet-0000000b", &format!(", additionalTags: {{'{key}': owned}}"));
@@ -157,14 +137,10 @@ async fn system_tags_of_a_source_are_refused() {
 #[tokio::test]
 async fn a_source_swapped_after_the_record_changes_no_launch() {
     let scene = scene(SOURCES);
-    scene
-        .kubernetes
-        .put_source("network", config_map("subnet-0000000a", ""));
+    scene.kubernetes.put_source("network", config_map("subnet-0000000a", ""));
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.pass().await;
-    scene
-        .kubernetes
-        .put_source("network", config_map("subnet-0000000b", ""));
+    scene.kubernetes.put_source("network", config_map("subnet-0000000b", ""));
     scene.after(super::RETRY).await;
     let launches = scene.aws.launches();
     assert!(!launches.is_empty());
@@ -174,9 +150,7 @@ async fn a_source_swapped_after_the_record_changes_no_launch() {
 #[tokio::test]
 async fn a_running_machine_survives_its_source_and_can_be_deleted() {
     let scene = scene(SOURCES);
-    scene
-        .kubernetes
-        .put_source("network", config_map("subnet-0000000a", ""));
+    scene.kubernetes.put_source("network", config_map("subnet-0000000a", ""));
     let scene = scene.run().await;
     scene.kubernetes.put_source("network", SourceOutcome::NotFound);
     let pass = scene.pass().await;

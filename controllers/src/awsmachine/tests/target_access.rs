@@ -50,10 +50,7 @@ async fn a_target_that_a_neighbours_control_plane_uses_is_refused() {
     scene.neighbour(&stored);
     let pass = launch(&scene).await;
     let told = refusal(&pass);
-    assert!(
-        told.contains("Cluster team-b/prod") && told.contains("no instance is launched"),
-        "{told}"
-    );
+    assert!(told.contains("Cluster team-b/prod") && told.contains("no instance is launched"), "{told}");
     assert!(!launched(&pass), "{:?}", pass.calls);
     // The neighbour deregisters from the target group.
     scene.neighbour("");
@@ -78,10 +75,7 @@ async fn a_target_that_another_cluster_names_is_refused() {
 
 #[tokio::test]
 async fn a_target_that_another_cluster_owns_is_refused() {
-    for (targets, of_group) in [
-        (target_group(), group()),
-        ("[{classicLoadBalancerName: api}]".to_owned(), classic()),
-    ] {
+    for (targets, of_group) in [(target_group(), group()), ("[{classicLoadBalancerName: api}]".to_owned(), classic())] {
         for (key, value) in [
             ("sigs.k8s.io/cluster-api-provider-aws/cluster/prod", "owned"),
             ("kubernetes.io/cluster/prod", "owned"),
@@ -106,10 +100,7 @@ async fn the_policy_tagged_requires_the_tag_of_the_cluster() {
     let pass = launch(&scene).await;
     let told = refusal(&pass);
     let tag = "infrastructure.cluster.x-k8s.io/control-plane: team-a/dev";
-    assert!(
-        told.contains(tag) && told.contains("--control-plane-targets=Tagged"),
-        "{told}"
-    );
+    assert!(told.contains(tag) && told.contains("--control-plane-targets=Tagged"), "{told}");
     scene.aws.tag_group(&group(), CONTROL_PLANE_TARGET_TAG, "team-a/other");
     let pass = scene.later().await;
     assert!(refusal(&pass).contains("team-a/other"));
@@ -120,9 +111,7 @@ async fn the_policy_tagged_requires_the_tag_of_the_cluster() {
 #[tokio::test]
 async fn the_tag_that_names_the_cluster_ends_a_conflict() {
     let scene = scene(&target_group());
-    scene.neighbour(&format!(
-        "{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"
-    ));
+    scene.neighbour(&format!("{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"));
     scene.aws.tag_group(&group(), CONTROL_PLANE_TARGET_TAG, "team-a/dev");
     // The machine asks about the target while its instances are looked up.
     assert!(launched(&scene.pass().await));
@@ -133,9 +122,7 @@ async fn a_registered_target_stays_and_drains_despite_a_refusal() {
     let mut scene = run(scene(&target_group())).await;
     scene.aws.tag_group(&group(), "kubernetes.io/cluster/prod", "owned");
     scene.context.target_policy = TargetPolicy::Tagged;
-    scene.neighbour(&format!(
-        "{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"
-    ));
+    scene.neighbour(&format!("{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"));
     scene.aws.restart();
     for _ in 0..3 {
         let pass = scene.later().await;
@@ -146,11 +133,7 @@ async fn a_registered_target_stays_and_drains_despite_a_refusal() {
     scene.pass().await;
     assert_eq!(scene.aws.registered_in(FIRST), [], "it leaves");
     let pass = scene.after(DRAINS_FOR).await;
-    assert!(
-        pass.calls.contains(&"TerminateInstances".to_owned()),
-        "{:?}",
-        pass.calls
-    );
+    assert!(pass.calls.contains(&"TerminateInstances".to_owned()), "{:?}", pass.calls);
 }
 
 #[tokio::test]
@@ -194,16 +177,10 @@ async fn a_neighbours_instance_of_the_same_address_keeps_its_target() {
 #[tokio::test]
 async fn tags_that_cannot_be_read_hold_the_launch_back() {
     let scene = scene(&target_group());
-    scene
-        .aws
-        .fail_next("DescribeTags", refused("DescribeTags", "AccessDenied"));
+    scene.aws.fail_next("DescribeTags", refused("DescribeTags", "AccessDenied"));
     let pass = launch(&scene).await;
     assert_eq!(pass.condition(TARGETS), "False/Unauthorized");
-    assert!(
-        pass.message(TARGETS).contains("DescribeTags"),
-        "{}",
-        pass.message(TARGETS)
-    );
+    assert!(pass.message(TARGETS).contains("DescribeTags"), "{}", pass.message(TARGETS));
     assert!(!launched(&pass));
     assert!(launched(&scene.after(Timing::default().resolve_retry).await));
 }
@@ -228,9 +205,7 @@ async fn an_open_attempt_continues_despite_refused_targets() {
     let scene = scene(&target_group());
     scene.aws.lose_next_answer("RunInstances");
     launch(&scene).await;
-    scene.neighbour(&format!(
-        "{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"
-    ));
+    scene.neighbour(&format!("{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"));
     let pass = scene.pass().await;
     assert!(pass.launch().instance_id().is_some(), "{:?}", pass.launch());
 }
@@ -238,9 +213,7 @@ async fn an_open_attempt_continues_despite_refused_targets() {
 #[tokio::test]
 async fn a_worker_requests_no_target() {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
-    scene.neighbour(&format!(
-        "{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"
-    ));
+    scene.neighbour(&format!("{{target: '{GROUP}', instanceID: i-0000000a, state: InService}}"));
     let pass = scene.pass().await;
     assert!(launched(&pass), "{:?}", pass.calls);
     assert_eq!(pass.condition(TARGETS), "absent");

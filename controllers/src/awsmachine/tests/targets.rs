@@ -55,10 +55,7 @@ fn the_role_is_that_of_the_machine_while_it_exists() {
         machine: machine.map(Arc::new).ok_or(OwnerProblem::Missing),
         cluster: None,
     };
-    let worker = Machine {
-        metadata: ObjectMeta::default(),
-        ..control_plane_machine()
-    };
+    let worker = Machine { metadata: ObjectMeta::default(), ..control_plane_machine() };
     for (owner, machine, role) in [
         (Some(control_plane_machine()), &unmarked, MachineRole::ControlPlane),
         (Some(worker), &marked, MachineRole::Worker),
@@ -116,10 +113,7 @@ async fn an_instance_is_registered_once_it_runs_and_not_before() {
     assert_eq!(scene.aws.registered_in(FIRST), [group()]);
     assert_eq!(pass.condition(targets), "False/Registering");
     assert_eq!(pass.condition(ConditionType::Ready), "False/Registering");
-    assert!(
-        pass.status().provisioned(),
-        "nobody waits for a target to become healthy"
-    );
+    assert!(pass.status().provisioned(), "nobody waits for a target to become healthy");
     assert!(pass.machine().spec.provider_id.is_some());
     let pass = scene.after(CHECKED_AFTER).await;
     assert_eq!(pass.condition(targets), "True/Ready");
@@ -142,10 +136,7 @@ async fn an_instance_leaves_its_targets_before_its_node_is_drained() {
     begin_drain(&scene);
     scene.pass().await;
     let pass = scene.pass().await;
-    assert_eq!(
-        pass.condition(ConditionType::ControlPlaneTargetsReady),
-        "False/Deregistering"
-    );
+    assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "False/Deregistering");
     let pass = scene.pass().await;
     assert_eq!(scene.aws.registered_in(FIRST), []);
     assert!(!terminated(&pass));
@@ -268,10 +259,7 @@ async fn an_instance_is_terminated_once_its_targets_have_drained() {
     assert!(!terminated(&pass), "{:?}", pass.calls);
     assert_eq!(scene.aws.registered_in(FIRST), []);
     assert_eq!(pass.condition(ConditionType::InstanceReady), "False/Draining");
-    assert_eq!(
-        pass.condition(ConditionType::ControlPlaneTargetsReady),
-        "False/Deregistering"
-    );
+    assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "False/Deregistering");
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
     let draining = scene.after(DRAINS_FOR.saturating_sub(Duration::from_secs(1))).await;
     assert!(!terminated(&draining), "{:?}", draining.calls);
@@ -320,10 +308,7 @@ async fn the_address_of_a_terminated_instance_is_deregistered() {
     assert_eq!(scene.aws.targets_of(&group()), ["10.0.0.1"]);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     let pass = scene.pass().await;
-    assert_eq!(
-        pass.condition(ConditionType::ControlPlaneTargetsReady),
-        "False/Deregistering"
-    );
+    assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "False/Deregistering");
     assert_eq!(scene.aws.registered_in(FIRST), []);
     // A registration of an earlier process can take effect for a while, so the group is read until then.
     let timing = Timing::default();
@@ -362,21 +347,14 @@ async fn the_status_shows_the_state_of_each_target() {
     assert_eq!(stored_state(&healthy), MachineTargetState::InService);
     scene.aws.fail_health_checks(FIRST);
     let unhealthy = scene.after(Timing::default().target_interval).await;
-    assert_eq!(
-        unhealthy.condition(ConditionType::ControlPlaneTargetsReady),
-        "False/Failed"
-    );
+    assert_eq!(unhealthy.condition(ConditionType::ControlPlaneTargetsReady), "False/Failed");
     assert_eq!(stored_state(&unhealthy), MachineTargetState::InService);
     scene.aws.restart();
     // The process has listed the instance, but has not read the targets.
     scene.pass().await;
     assert_eq!(stored_state(&scene.pass().await), MachineTargetState::InService);
     scene.pass().await;
-    assert_eq!(
-        scene.pass().await.calls,
-        [""; 0],
-        "nothing is written once nothing changes"
-    );
+    assert_eq!(scene.pass().await.calls, [""; 0], "nothing is written once nothing changes");
     scene.aws.set_instance_state(FIRST, InstanceState::Stopped);
     assert_eq!(scene.pass().await.status().targets, []);
 }
@@ -397,10 +375,7 @@ async fn lost_targets_are_recovered_from_the_sources() {
     scene.edit(|machine| machine.status = None);
     let pass = scene.pass().await;
     let network = pass.status().network.as_ref().unwrap();
-    assert_eq!(
-        network.control_plane_targets[0].target_group_arn.as_deref(),
-        Some(GROUP)
-    );
+    assert_eq!(network.control_plane_targets[0].target_group_arn.as_deref(), Some(GROUP));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(ConditionType::ControlPlaneTargetsReady), "True/Ready");
     scene.edit(|machine| {
@@ -455,17 +430,7 @@ async fn only_control_planes_wait_for_pending_targets() {
     worker.kubernetes.publish_network("dev", &pending);
     worker.pass().await;
     assert_eq!(worker.aws.registered_in(FIRST), []);
-    assert!(
-        worker
-            .pass()
-            .await
-            .status()
-            .launch
-            .as_ref()
-            .unwrap()
-            .instance_id()
-            .is_some()
-    );
+    assert!(worker.pass().await.status().launch.as_ref().unwrap().instance_id().is_some());
 
     let scene = scene("[]");
     scene.kubernetes.publish_network("dev", &pending);
@@ -473,11 +438,7 @@ async fn only_control_planes_wait_for_pending_targets() {
     assert!(!pass.calls.contains(&"RunInstances".to_owned()), "{:?}", pass.calls);
     let network = ConditionType::NetworkReady;
     assert_eq!(pass.condition(network), "False/NotReady");
-    assert!(
-        pass.message(network).contains("load balancer api"),
-        "{}",
-        pass.message(network)
-    );
+    assert!(pass.message(network).contains("load balancer api"), "{}", pass.message(network));
     scene.kubernetes.publish_network("dev", NETWORK);
     assert!(scene.pass().await.calls.contains(&"RunInstances".to_owned()));
 

@@ -34,9 +34,7 @@ async fn a_launch_whose_answer_is_not_stored_is_told_by_the_next_pass() {
 #[tokio::test]
 async fn an_adoption_is_told_once_though_its_pass_fails_afterwards() {
     let scene = Scene::new();
-    scene
-        .aws
-        .launched_instance(FIRST, InstanceState::Stopped, "team-a/m", "uid-m-1");
+    scene.aws.launched_instance(FIRST, InstanceState::Stopped, "team-a/m", "uid-m-1");
     scene.edit(|machine| {
         let annotations = machine.annotations_mut();
         annotations.insert(meta::BLOCK_MOVE_ANNOTATION.to_owned(), String::new());

@@ -55,9 +55,7 @@ async fn the_planned_record_stands_in_for_an_unread_secret() {
 #[tokio::test]
 async fn a_launch_names_an_unread_secret_of_its_identity() {
     let scene = Scene::with_static_identity();
-    scene
-        .kubernetes
-        .refuse_secret("capa-rs-system", "keys", Some((403, "Forbidden")));
+    scene.kubernetes.refuse_secret("capa-rs-system", "keys", Some((403, "Forbidden")));
     let waiting = scene.pass().await;
     assert_eq!(waiting.condition(IDENTITY_READY), "False/Failed");
     assert_said(&waiting, IDENTITY_READY, "capa-rs-system/keys", ANSWERS[0].1);
@@ -75,9 +73,7 @@ async fn a_launch_names_an_unread_bootstrap_secret() {
         assert_eq!(waiting.condition(ConditionType::BootstrapDataReady), "False/Failed");
         assert_said(&waiting, ConditionType::BootstrapDataReady, "team-a/boot", why);
         assert_eq!(waiting.next, Next::Retry);
-        scene
-            .kubernetes
-            .put_secret("team-a", "boot", &[("value", "#cloud-config")]);
+        scene.kubernetes.put_secret("team-a", "boot", &[("value", "#cloud-config")]);
         assert_eq!(scene.pass().await.launch().instance_id(), Some(FIRST));
     }
 }

@@ -37,9 +37,7 @@ async fn set_groups(scene: &Scene, groups: &str) -> Pass {
 
 /// A running machine with the group `sg-0000000d` of its own. There is another group, `sg-0000000e`.
 async fn with_group(more: &str) -> Scene {
-    let scene = Scene::with_spec(&format!(
-        "{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]{more}"
-    ));
+    let scene = Scene::with_spec(&format!("{SPEC}, additionalSecurityGroups: [{{id: sg-0000000d}}]{more}"));
     for id in ["sg-0000000d", "sg-0000000e"] {
         scene.aws.security_group(id, "vpc-00000001");
     }
@@ -51,19 +49,12 @@ async fn changed_tags_reach_instance_volume_and_interface() {
     let scene = with_tags("{team: a, stage: test}").await;
     assert_eq!(scene.pass().await.calls, [""; 0], "nothing has changed");
     let changed = set_tags(&scene, "{team: b, owner: ops}").await;
-    assert_eq!(
-        changed.calls,
-        ["write_status", "DeleteTags", "CreateTags", "write_status"]
-    );
+    assert_eq!(changed.calls, ["write_status", "DeleteTags", "CreateTags", "write_status"]);
     for id in [FIRST, VOLUME, INTERFACE] {
         assert_eq!(tag(&scene, id, "team").as_deref(), Some("b"), "{id}");
         assert_eq!(tag(&scene, id, "owner").as_deref(), Some("ops"), "{id}");
         assert_eq!(tag(&scene, id, "stage"), None, "{id}");
-        assert_eq!(
-            tag(&scene, id, meta::MACHINE_NAME_TAG).as_deref(),
-            Some("team-a/m"),
-            "{id}"
-        );
+        assert_eq!(tag(&scene, id, meta::MACHINE_NAME_TAG).as_deref(), Some("team-a/m"), "{id}");
     }
     let applied: Tags = read("{team: b, owner: ops}");
     assert_eq!(changed.status().applied_tags.as_ref(), Some(&applied));
@@ -75,16 +66,10 @@ async fn changed_tags_reach_instance_volume_and_interface() {
 async fn changed_tags_of_the_network_reach_the_instance() {
     let scene = with_tags("{team: a}").await;
     let network = |tags: &str| NETWORK.replacen('{', &format!("{{additionalTags: {tags}, "), 1);
-    scene
-        .kubernetes
-        .publish_network("dev", &network("{team: of-cluster, cost: '7'}"));
+    scene.kubernetes.publish_network("dev", &network("{team: of-cluster, cost: '7'}"));
     assert_eq!(scene.pass().await.calls, ["write_status", "CreateTags", "write_status"]);
     let seen = [tag(&scene, FIRST, "team"), tag(&scene, FIRST, "cost")];
-    assert_eq!(
-        seen,
-        [Some("a".to_owned()), Some("7".to_owned())],
-        "the machine's tag wins"
-    );
+    assert_eq!(seen, [Some("a".to_owned()), Some("7".to_owned())], "the machine's tag wins");
     scene.kubernetes.publish_network("dev", &network("{}"));
     assert_eq!(scene.pass().await.calls, ["write_status", "DeleteTags", "write_status"]);
     assert_eq!(tag(&scene, FIRST, "cost"), None);
@@ -113,22 +98,14 @@ async fn an_own_name_is_followed_by_that_of_the_machine() {
 #[tokio::test]
 async fn refused_tags_are_told_and_tried_again() {
     let scene = with_tags("{team: a}").await;
-    scene
-        .aws
-        .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+    scene.aws.fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
     let denied = set_tags(&scene, "{team: b}").await;
     assert_eq!(denied.condition(UP_TO_DATE), "False/Unauthorized");
     assert_eq!(denied.condition(ConditionType::Ready), "True/Unauthorized");
     let message = denied.message(UP_TO_DATE);
-    assert!(
-        message.starts_with(&format!("the tags of instance {FIRST} cannot be changed")),
-        "{message}"
-    );
+    assert!(message.starts_with(&format!("the tags of instance {FIRST} cannot be changed")), "{message}");
     let later = scene.after(RETRY).await;
-    assert_eq!(
-        (later.condition(UP_TO_DATE).as_str(), later.calls.len()),
-        ("True/Ready", 3)
-    );
+    assert_eq!((later.condition(UP_TO_DATE).as_str(), later.calls.len()), ("True/Ready", 3));
     assert_eq!(tag(&scene, FIRST, "team").as_deref(), Some("b"));
 }
 
@@ -145,12 +122,7 @@ async fn a_tag_of_the_provider_is_not_set_later_either() {
 async fn changed_tags_wait_until_the_instance_runs() {
     let scene = Scene::with_spec(&format!("{SPEC}, additionalTags: {{team: a}}"));
     scene.pass().await;
-    assert!(
-        !set_tags(&scene, "{team: b}")
-            .await
-            .calls
-            .contains(&"CreateTags".to_owned())
-    );
+    assert!(!set_tags(&scene, "{team: b}").await.calls.contains(&"CreateTags".to_owned()));
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     assert!(scene.pass().await.calls.contains(&"CreateTags".to_owned()));
 }
@@ -168,9 +140,7 @@ async fn a_lost_record_sets_the_tags_once_and_removes_none() {
 #[tokio::test]
 async fn a_change_of_tags_that_is_taken_back_is_undone() {
     let denied = |scene: &Scene| {
-        scene
-            .aws
-            .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+        scene.aws.fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
     };
     let lost = |scene: &Scene| scene.aws.lose_next_answer("CreateTags");
     let removal_lost = |scene: &Scene| scene.aws.lose_next_answer("DeleteTags");
@@ -195,9 +165,7 @@ async fn a_change_of_tags_that_is_taken_back_is_undone() {
 async fn a_refused_change_of_tags_that_is_taken_back_makes_no_call() {
     let scene = with_tags("{team: a}").await;
     scene.aws.tag(FIRST, "backup", "weekly");
-    scene
-        .aws
-        .fail_next("CreateTags", refused("CreateTags", "TagLimitExceeded"));
+    scene.aws.fail_next("CreateTags", refused("CreateTags", "TagLimitExceeded"));
     set_tags(&scene, "{team: a, backup: daily}").await;
     let taken_back = set_tags(&scene, "{team: a}").await;
     assert_eq!(taken_back.condition(UP_TO_DATE), "True/Ready");
@@ -209,9 +177,7 @@ async fn a_refused_change_of_tags_that_is_taken_back_makes_no_call() {
 async fn refused_tags_hold_up_no_other_change() {
     let spec = format!("{SPEC}, additionalTags: {{team: a}}, privateDnsName: {{enableResourceNameDnsARecord: true}}");
     let scene = Scene::with_spec(&spec).run().await;
-    scene
-        .aws
-        .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+    scene.aws.fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
     scene.edit(|machine| {
         machine.spec.additional_tags = read("{team: b}");
         machine.spec.private_dns_name = Some(read("{enableResourceNameDnsARecord: false}"));
@@ -224,9 +190,7 @@ async fn refused_tags_hold_up_no_other_change() {
 #[tokio::test]
 async fn what_is_wrong_stays_shown_while_the_network_is_unknown() {
     let scene = with_tags("{team: a}").await;
-    scene
-        .aws
-        .fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
+    scene.aws.fail_next("CreateTags", refused("CreateTags", "UnauthorizedOperation"));
     set_tags(&scene, "{team: b}").await;
     scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
     let unknown = scene.after(RETRY).await;
@@ -260,10 +224,7 @@ async fn the_records_of_capa_are_taken_over() {
         status.network.as_mut().unwrap().security_group_ids.clear();
         let annotations = machine.annotations_mut();
         annotations.insert(meta::CAPA_TAGS_ANNOTATION.into(), r#"{"team":"a"}"#.into());
-        annotations.insert(
-            meta::CAPA_SECURITY_GROUPS_ANNOTATION.into(),
-            r#"{"sg-0000000d":{}}"#.into(),
-        );
+        annotations.insert(meta::CAPA_SECURITY_GROUPS_ANNOTATION.into(), r#"{"sg-0000000d":{}}"#.into());
         machine.spec.additional_tags.clear();
         machine.spec.additional_security_groups.clear();
     });
@@ -297,12 +258,7 @@ async fn changed_security_groups_reach_the_interface() {
     scene.aws.security_group("sg-0000000f", "vpc-00000001");
     scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d", "sg-0000000f"]);
     let changed = set_groups(&scene, "[{id: sg-0000000e}]").await;
-    let calls = [
-        "DescribeInstances",
-        "write_status",
-        "ModifyNetworkInterfaceAttribute",
-        "write_status",
-    ];
+    let calls = ["DescribeInstances", "write_status", "ModifyNetworkInterfaceAttribute", "write_status"];
     assert_eq!(changed.calls, calls);
     let groups = ["sg-0000000a", "sg-0000000e", "sg-0000000f"];
     assert_eq!(scene.aws.groups_of(FIRST), groups, "the group of another user stays");
@@ -312,10 +268,7 @@ async fn changed_security_groups_reach_the_interface() {
     assert_eq!(in_use.security_group_ids, ["sg-0000000a", "sg-0000000e"]);
     assert_eq!(scene.pass().await.calls, [""; 0]);
     set_groups(&scene, "[{filters: [{name: group-id, values: [sg-0000000d]}]}]").await;
-    assert_eq!(
-        scene.aws.groups_of(FIRST),
-        ["sg-0000000a", "sg-0000000d", "sg-0000000f"]
-    );
+    assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d", "sg-0000000f"]);
 }
 
 #[tokio::test]
@@ -357,10 +310,7 @@ async fn a_change_of_groups_that_is_taken_back_before_its_answer_is_recorded_is_
         set_groups(&scene, changed).await;
         let now: Vec<String> = scene.aws.groups_of(FIRST);
         assert!(!now.contains(&"sg-0000000d".to_owned()), "{now:?}");
-        assert!(
-            instance_has.is_empty() || now.contains(&instance_has.to_owned()),
-            "{now:?}"
-        );
+        assert!(instance_has.is_empty() || now.contains(&instance_has.to_owned()), "{now:?}");
         set_groups(&scene, "[{id: sg-0000000d}]").await;
         let undone = scene.after(RETRY).await;
         assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"], "{changed}");
@@ -376,10 +326,7 @@ async fn a_group_that_was_taken_away_is_reported_only() {
     let told = scene.pass().await;
     assert_eq!(told.condition(GROUPS_READY), "False/Drifted");
     let message = told.message(GROUPS_READY);
-    assert!(
-        message.contains(INTERFACE) && message.contains("sg-0000000d"),
-        "{message}"
-    );
+    assert!(message.contains(INTERFACE) && message.contains("sg-0000000d"), "{message}");
     assert_eq!(told.calls, ["write_status"]);
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a"]);
     scene.aws.regroup(FIRST, &["sg-0000000a", "sg-0000000d"]);
@@ -391,24 +338,16 @@ async fn an_unknown_group_is_told_and_changes_nothing() {
     let scene = with_group("").await;
     let unknown = set_groups(&scene, "[{filters: [{name: group-id, values: [sg-00000099]}]}]").await;
     assert_eq!(unknown.condition(GROUPS_READY), "False/NotFound");
-    assert!(
-        unknown
-            .message(GROUPS_READY)
-            .contains("spec.additionalSecurityGroups[0]")
-    );
+    assert!(unknown.message(GROUPS_READY).contains("spec.additionalSecurityGroups[0]"));
     assert_eq!(unknown.condition(ConditionType::Ready), "True/NotFound");
     assert_eq!(scene.aws.groups_of(FIRST), ["sg-0000000a", "sg-0000000d"]);
 }
 
 #[tokio::test]
 async fn interfaces_of_the_user_keep_tags_and_groups() {
-    let scene = Scene::with_spec(&format!(
-        "{SPEC}, networkInterfaces: [eni-0000000f], additionalTags: {{team: a}}"
-    ));
+    let scene = Scene::with_spec(&format!("{SPEC}, networkInterfaces: [eni-0000000f], additionalTags: {{team: a}}"));
     scene.aws.security_group("sg-0000000d", "vpc-00000001");
-    scene
-        .aws
-        .network_interface("eni-0000000f", "subnet-0000000a", &["sg-0000000d"]);
+    scene.aws.network_interface("eni-0000000f", "subnet-0000000a", &["sg-0000000d"]);
     let scene = scene.run().await;
     let changed = set_tags(&scene, "{team: b}").await;
     assert_eq!(changed.calls, ["write_status", "CreateTags", "write_status"]);
@@ -431,10 +370,7 @@ async fn another_instance_type_is_reported_only() {
     let retyped = scene.pass().await;
     assert_eq!(retyped.condition(UP_TO_DATE), "False/Drifted");
     let message = retyped.message(UP_TO_DATE);
-    assert!(
-        message.contains("t3.xlarge") && message.contains("t3.large"),
-        "{message}"
-    );
+    assert!(message.contains("t3.xlarge") && message.contains("t3.large"), "{message}");
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let running = scene.after(Duration::from_secs(60)).await;
     assert_eq!(running.condition(ConditionType::Ready), "True/Drifted");
@@ -471,11 +407,7 @@ async fn changed_dns_records_reach_the_instance() {
         let (a, aaaa) = expected;
         scene.edit(|machine| machine.spec.private_dns_name = Some(read(&records(a, aaaa))));
         let changed = scene.pass().await;
-        assert_eq!(
-            changed.calls,
-            ["write_status", "ModifyPrivateDnsNameOptions", "write_status"],
-            "{field}"
-        );
+        assert_eq!(changed.calls, ["write_status", "ModifyPrivateDnsNameOptions", "write_status"], "{field}");
         assert_eq!(scene.aws.dns_records_of(FIRST), (Some(a), Some(aaaa)), "{field}");
     }
     assert_eq!(scene.pass().await.calls, [""; 0]);

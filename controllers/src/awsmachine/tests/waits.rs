@@ -19,11 +19,7 @@ const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
 async fn assert_waits(scene: &Scene, condition: ConditionType, expected: &str, next: Next) {
     let first = scene.pass().await;
     assert_eq!(first.condition(condition), expected);
-    assert_eq!(
-        first.condition(ConditionType::Ready),
-        expected,
-        "Ready repeats what is waited for"
-    );
+    assert_eq!(first.condition(ConditionType::Ready), expected, "Ready repeats what is waited for");
     assert_eq!(first.next, next, "{expected}");
     let again = scene.pass().await;
     assert_eq!(again.calls, [""; 0], "{expected}");
@@ -35,13 +31,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     let scene = Scene::new();
     let ready: capa_api::contract::Cluster = read(CLUSTER);
     scene.kubernetes.remove_cluster("team-a", "dev");
-    assert_waits(
-        &scene,
-        INSTANCE_READY,
-        "False/WaitingForOwnerCluster",
-        Next::AwaitChange,
-    )
-    .await;
+    assert_waits(&scene, INSTANCE_READY, "False/WaitingForOwnerCluster", Next::AwaitChange).await;
     let mut unprovisioned = ready.clone();
     unprovisioned.status = None;
     scene.kubernetes.put_cluster(unprovisioned);
@@ -49,13 +39,8 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     assert_waits(&scene, INSTANCE_READY, expected, Next::AwaitChange).await;
     scene.kubernetes.put_cluster(ready);
 
-    let mut machine: capa_api::contract::Machine = scene
-        .context
-        .kubernetes
-        .machine("team-a", "m")
-        .unwrap()
-        .as_ref()
-        .clone();
+    let mut machine: capa_api::contract::Machine =
+        scene.context.kubernetes.machine("team-a", "m").unwrap().as_ref().clone();
     machine.spec.bootstrap.data_secret_name = None;
     scene.kubernetes.put_machine(machine.clone());
     let bootstrap = ConditionType::BootstrapDataReady;
@@ -63,9 +48,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     machine.spec.bootstrap.data_secret_name = Some("late".into());
     scene.kubernetes.put_machine(machine);
     assert_waits(&scene, bootstrap, "False/WaitingForBootstrapData", Next::Retry).await;
-    scene
-        .kubernetes
-        .put_secret("team-a", "late", &[("value", "#cloud-config")]);
+    scene.kubernetes.put_secret("team-a", "late", &[("value", "#cloud-config")]);
 
     scene.kubernetes.put_source("dev", FakeSource::unpublished());
     assert_waits(&scene, NETWORK_READY, "False/NotReady", Next::Retry).await;
@@ -75,9 +58,7 @@ async fn waits_follow_each_other_until_the_machine_is_launched() {
     scene.kubernetes.remove_identity(&default);
     assert_waits(&scene, ConditionType::IdentityReady, "False/NotFound", Next::Retry).await;
     let spec = "allowedNamespaces: {}";
-    scene
-        .kubernetes
-        .identity_object("AWSClusterControllerIdentity", "default", spec);
+    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", spec);
 
     let launched = scene.pass().await;
     assert_eq!(launched.calls, LAUNCH[2..]);
@@ -91,11 +72,7 @@ async fn the_status_does_not_change_during_a_slow_read() {
     let scene = Scene::new();
     scene.kubernetes.hold_source("dev");
     let first = scene.pass().await;
-    assert_eq!(
-        first.calls,
-        ["write_status", "add_finalizer"],
-        "what comes before the read"
-    );
+    assert_eq!(first.calls, ["write_status", "add_finalizer"], "what comes before the read");
     // The back-off of a call that fails goes on after the read.
     let put_off = Next::Deferred(Timing::default().source_retry_cap);
     assert_eq!((first.next, first.status().conditions.len()), (put_off, 0));
@@ -109,9 +86,7 @@ async fn a_running_machine_is_followed_during_a_slow_read() {
     let scene = Scene::running().await;
     scene.kubernetes.hold_source("dev");
     assert_eq!(scene.pass().await.condition(ConditionType::Ready), "True/Ready");
-    scene
-        .aws
-        .set_instance_state(FIRST, capa_api::machine::InstanceState::Stopped);
+    scene.aws.set_instance_state(FIRST, capa_api::machine::InstanceState::Stopped);
     assert_eq!(scene.pass().await.condition(INSTANCE_READY), "False/Stopped");
 }
 
@@ -170,19 +145,13 @@ async fn a_network_without_a_usable_subnet_shows_the_reason() {
             "{region: eu-west-1, subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}]}",
             "False/NoSecurityGroup",
         ),
-        (
-            "{region: eu-west-1, securityGroups: {all: [sg-0000000a]}}",
-            "False/MissingField",
-        ),
+        ("{region: eu-west-1, securityGroups: {all: [sg-0000000a]}}", "False/MissingField"),
         (
             "{region: eu-west-1, securityGroups: {all: [sg-0000000a]}, \
               subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a, roles: [ControlPlane]}]}",
             "False/NoSubnetInFailureDomain",
         ),
-        (
-            "{region: eu-west-1, additionalTags: {MachineName: other/machine}}",
-            "False/Conflict",
-        ),
+        ("{region: eu-west-1, additionalTags: {MachineName: other/machine}}", "False/Conflict"),
     ];
     for (network, expected) in table {
         let scene = Scene::new();
@@ -196,9 +165,7 @@ async fn a_network_without_a_usable_subnet_shows_the_reason() {
 #[tokio::test]
 async fn an_unknown_kind_supplies_placement_and_no_authority() {
     let scene = Scene::new();
-    let made_up = CLUSTER
-        .replace("kind: AWSCluster", "kind: Landscape")
-        .replace(meta::GROUP, "example.org");
+    let made_up = CLUSTER.replace("kind: AWSCluster", "kind: Landscape").replace(meta::GROUP, "example.org");
     scene.kubernetes.put_cluster(read(&made_up));
     let identity = "identityRef: {kind: AWSClusterControllerIdentity, name: default}";
     let with_authority = NETWORK.replacen('{', &format!("{{{identity}, "), 1);
@@ -271,11 +238,7 @@ async fn a_subnet_that_is_named_by_id_and_by_filters_must_match_both() {
         let scene = Scene::with_spec(&spec);
         let pass = scene.pass().await;
         let launches = scene.aws.launches();
-        assert_eq!(
-            launches.first().map(|launch| launch.subnet_id.as_str()),
-            expected,
-            "{id} in {zone}"
-        );
+        assert_eq!(launches.first().map(|launch| launch.subnet_id.as_str()), expected, "{id} in {zone}");
         if expected.is_none() {
             assert_eq!(pass.condition(NETWORK_READY), "False/NotFound");
             let said = pass.message(NETWORK_READY);
@@ -288,10 +251,7 @@ async fn a_subnet_that_is_named_by_id_and_by_filters_must_match_both() {
 async fn an_incomplete_spec_is_refused_before_aws_is_asked() {
     for (set, said) in [
         ("subnet: {}", "subnet has neither id nor filters"),
-        (
-            "securityGroupOverrides: {controlPlane: sg-0000000b}",
-            "controlPlane is no role",
-        ),
+        ("securityGroupOverrides: {controlPlane: sg-0000000b}", "controlPlane is no role"),
         ("securityGroupOverrides: {bastion: sg-0000000b}", "concerns no machine"),
         ("securityGroupOverrides: {lb: sg-0000000b}", "name node as well"),
     ] {
@@ -320,9 +280,7 @@ async fn a_configured_root_volume_needs_the_image_device() {
 #[tokio::test]
 async fn credentials_that_aws_refuses_are_a_condition() {
     let scene = Scene::new();
-    scene
-        .aws
-        .fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
+    scene.aws.fail_next("GetCallerIdentity", refused("GetCallerIdentity", "ExpiredToken"));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(ConditionType::IdentityReady), "False/CredentialsFailed");
     assert_eq!(pass.next, Next::Retry);
@@ -335,9 +293,7 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
     let mut cluster: capa_api::contract::Cluster = read(CLUSTER);
     cluster.spec.paused = Some(true);
     scene.kubernetes.put_cluster(cluster);
-    scene
-        .aws
-        .set_instance_state(super::FIRST, capa_api::machine::InstanceState::Stopped);
+    scene.aws.set_instance_state(super::FIRST, capa_api::machine::InstanceState::Stopped);
     for deleted in [false, true] {
         if deleted {
             scene.delete();
@@ -347,15 +303,8 @@ async fn a_pause_changes_the_paused_condition_and_nothing_else() {
         let mut status = paused.status().clone();
         status.conditions.clone_from(&before.conditions);
         assert_eq!(status, before);
-        assert_eq!(
-            paused.calls,
-            ["write_status"; 1][usize::from(deleted)..],
-            "AWS is left alone"
-        );
-        assert!(
-            !scene.aws.forgotten().is_empty(),
-            "the informer stops following the instance"
-        );
+        assert_eq!(paused.calls, ["write_status"; 1][usize::from(deleted)..], "AWS is left alone");
+        assert!(!scene.aws.forgotten().is_empty(), "the informer stops following the instance");
     }
 }
 

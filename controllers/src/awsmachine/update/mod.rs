@@ -35,10 +35,8 @@ pub(super) async fn update(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     // AWS may not show the volumes of a starting instance yet, and an ending instance needs no change.
-    let is_settled = matches!(
-        instance.state,
-        InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped
-    );
+    let is_settled =
+        matches!(instance.state, InstanceState::Running | InstanceState::Stopping | InstanceState::Stopped);
     if !is_settled {
         return Ok(());
     }
@@ -121,10 +119,7 @@ async fn update_tags(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     if let Some(problem) = validation::validate_tags(&scope.machine.spec, network, &location.cluster_tag) {
-        let message = format!(
-            "the tags of instance {} do not change: {}",
-            instance.id, problem.message
-        );
+        let message = format!("the tags of instance {} do not change: {}", instance.id, problem.message);
         let refused = ConditionType::InstanceUpToDate.is_false(problem.reason, message);
         return Err(Blocked::new(refused, Next::AwaitChange).into());
     }
@@ -132,10 +127,7 @@ async fn update_tags(
     let applied = scope.status.applied_tags.clone();
     let applied = applied.or_else(|| plan::tags_taken_over(&scope.machine));
     let name = scope.machine.metadata.name.as_deref().unwrap_or_default();
-    let known = KnownTags {
-        applied: applied.as_ref(),
-        pending: &scope.status.pending_tags,
-    };
+    let known = KnownTags { applied: applied.as_ref(), pending: &scope.status.pending_tags };
     let change = TagChange::between(known, &wanted, name);
     let before = scope.status.pending_tags.clone();
     await_outcome(scope, &change, context).await?;
@@ -243,12 +235,7 @@ async fn update_metadata_options(
     instance: &Instance,
     location: &InstanceLocation,
 ) -> Result<(), FlowError> {
-    let wanted = scope
-        .machine
-        .spec
-        .instance_metadata_options
-        .as_ref()
-        .map(metadata_options);
+    let wanted = scope.machine.spec.instance_metadata_options.as_ref().map(metadata_options);
     let (Some(wanted), Some(actual)) = (wanted, &instance.metadata_options) else {
         return Ok(());
     };
@@ -266,10 +253,7 @@ async fn update_metadata_options(
         );
         Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
     })?;
-    let message = format!(
-        "tightened the options of the metadata service of instance {}",
-        instance.id
-    );
+    let message = format!("tightened the options of the metadata service of instance {}", instance.id);
     scope.events.push(EventDraft::normal("MetadataOptionsUpdated", message));
     Ok(())
 }
@@ -278,11 +262,7 @@ async fn update_metadata_options(
 fn tagged(scope: &MachineScope, instance: &Instance) -> Vec<String> {
     let interface = own_interface(scope, instance).map(|interface| interface.id.clone());
     let volumes = instance.volume_ids.iter().cloned();
-    [instance.id.clone()]
-        .into_iter()
-        .chain(volumes)
-        .chain(interface)
-        .collect()
+    [instance.id.clone()].into_iter().chain(volumes).chain(interface).collect()
 }
 
 /// The primary network interface, unless the user brought it. The provider never changes an interface that the user
@@ -322,11 +302,7 @@ async fn update_groups(
     let is_done =
         |recorded: &AppliedSecurityGroups| recorded.pending != Some(true) && recorded.references == *references;
     if recorded.as_ref().is_some_and(is_done) {
-        let facts = GroupFacts {
-            actual: &interface.security_group_ids,
-            given: &given,
-            applied: recorded.as_ref(),
-        };
+        let facts = GroupFacts { actual: &interface.security_group_ids, given: &given, applied: recorded.as_ref() };
         scope.set_condition(groups_in_place(instance, interface, &facts.missing()));
         return Ok(());
     }
@@ -342,19 +318,12 @@ async fn update_groups(
         pending: None,
     };
     let applied = recorded.or_else(|| plan::security_groups_taken_over(&scope.machine));
-    let facts = GroupFacts {
-        actual: &interface.security_group_ids,
-        given: &given,
-        applied: applied.as_ref(),
-    };
+    let facts = GroupFacts { actual: &interface.security_group_ids, given: &given, applied: applied.as_ref() };
     let step = match facts.step_to(wanted.clone()) {
         step @ GroupStep::Record(_) => step,
         GroupStep::Replace { .. } | GroupStep::LeavesNone => {
             let actual = groups_now(scope, instance, location).await?;
-            let facts = GroupFacts {
-                actual: &actual,
-                ..facts
-            };
+            let facts = GroupFacts { actual: &actual, ..facts };
             facts.step_to(wanted)
         }
     };
@@ -395,25 +364,20 @@ async fn groups_now(
     location: &InstanceLocation,
 ) -> Result<Vec<String>, Blocked> {
     let failed = |error: &CloudError| {
-        let message = format!(
-            "the security groups of instance {} cannot be looked up: {error}",
-            instance.id
-        );
+        let message = format!("the security groups of instance {} cannot be looked up: {error}", instance.id);
         Blocked::by_call(ConditionType::SecurityGroupsReady, message, error)
     };
     let shown = lookup::by_id(location.cloud.as_ref(), &instance.id).await;
     let shown = shown.map_err(|error| failed(&error))?;
     let interface = shown.as_ref().and_then(|shown| own_interface(scope, shown));
-    interface
-        .map(|interface| interface.security_group_ids.clone())
-        .ok_or_else(|| {
-            let message = format!(
-                "AWS shows no network interface of instance {} at the moment, whose security groups are to change",
-                instance.id
-            );
-            let waiting = ConditionType::SecurityGroupsReady.is_false(Reason::Failed, message);
-            Blocked::new(waiting, Next::Retry)
-        })
+    interface.map(|interface| interface.security_group_ids.clone()).ok_or_else(|| {
+        let message = format!(
+            "AWS shows no network interface of instance {} at the moment, whose security groups are to change",
+            instance.id
+        );
+        let waiting = ConditionType::SecurityGroupsReady.is_false(Reason::Failed, message);
+        Blocked::new(waiting, Next::Retry)
+    })
 }
 
 fn record(scope: &mut MachineScope, groups: GroupRecord) {
@@ -430,10 +394,7 @@ async fn replace_groups(
     security_group_ids: Vec<String>,
     location: &InstanceLocation,
 ) -> Result<(), Blocked> {
-    let replaced = PrimaryInterface {
-        id: interface.id.clone(),
-        security_group_ids,
-    };
+    let replaced = PrimaryInterface { id: interface.id.clone(), security_group_ids };
     let groups = replaced.security_group_ids.join(", ");
     let key = scope.key();
     let set = location.cloud.set_security_groups(&key, &instance.id, &replaced);

@@ -145,10 +145,7 @@ impl GroupFacts<'_> {
         }
         GroupStep::Replace {
             before: AppliedSecurityGroups {
-                references: self
-                    .applied
-                    .map(|applied| applied.references.clone())
-                    .unwrap_or_default(),
+                references: self.applied.map(|applied| applied.references.clone()).unwrap_or_default(),
                 ids: known.union(&ids).cloned().collect(),
                 pending: Some(true),
             },
@@ -195,9 +192,7 @@ mod tests {
 
     fn tags(pairs: &[(&str, &str)]) -> Tags {
         let pairs = pairs.iter();
-        pairs
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
+        pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     fn known<'a>(applied: Option<&'a Tags>, pending: &'a Tags) -> KnownTags<'a> {
@@ -244,11 +239,7 @@ mod tests {
     }
 
     fn groups(names: &[&str]) -> AppliedSecurityGroups {
-        AppliedSecurityGroups {
-            references: vec![],
-            ids: ids(names),
-            pending: None,
-        }
+        AppliedSecurityGroups { references: vec![], ids: ids(names), pending: None }
     }
 
     /// The groups of the call, if there is one, and the record after it.
@@ -259,11 +250,7 @@ mod tests {
         wanted: &[&str],
     ) -> (Option<Vec<String>>, Vec<String>) {
         let (actual, given, applied) = (ids(actual), ids(given), applied.map(groups));
-        let facts = GroupFacts {
-            actual: &actual,
-            given: &given,
-            applied: applied.as_ref(),
-        };
+        let facts = GroupFacts { actual: &actual, given: &given, applied: applied.as_ref() };
         match facts.step_to(groups(wanted)) {
             GroupStep::Record(after) => (None, after.applied.ids),
             GroupStep::Replace { groups, after, .. } => (Some(groups), after.applied.ids),
@@ -300,20 +287,12 @@ mod tests {
     #[test]
     fn a_group_that_was_there_at_launch_can_come_back() {
         let (actual, given, applied) = (ids(&["net", "old"]), ids(&["net", "old"]), groups(&["old"]));
-        let facts = GroupFacts {
-            actual: &actual,
-            given: &given,
-            applied: Some(&applied),
-        };
+        let facts = GroupFacts { actual: &actual, given: &given, applied: Some(&applied) };
         let GroupStep::Replace { groups: now, after, .. } = facts.step_to(groups(&[])) else {
             panic!("no call");
         };
         assert_eq!(after.given, ids(&["net"]));
-        let without = GroupFacts {
-            actual: &now,
-            given: &after.given,
-            applied: Some(&after.applied),
-        };
+        let without = GroupFacts { actual: &now, given: &after.given, applied: Some(&after.applied) };
         assert_eq!(without.missing(), [""; 0]);
         let again = without.step_to(groups(&["old"]));
         assert!(matches!(again, GroupStep::Replace { groups, .. } if groups == ids(&["net", "old"])));
@@ -322,11 +301,7 @@ mod tests {
     #[test]
     fn the_record_before_the_call_has_old_and_new_groups() {
         let (actual, given, applied) = (ids(&["net", "old"]), ids(&["net", "old"]), groups(&["old"]));
-        let facts = GroupFacts {
-            actual: &actual,
-            given: &given,
-            applied: Some(&applied),
-        };
+        let facts = GroupFacts { actual: &actual, given: &given, applied: Some(&applied) };
         let GroupStep::Replace { before, .. } = facts.step_to(groups(&["new"])) else {
             panic!("no call");
         };
@@ -335,10 +310,7 @@ mod tests {
 
     #[test]
     fn nothing_is_removed_while_it_is_unknown_what_was_added() {
-        assert_eq!(
-            step(&["net", "old"], &[], None, &["new"]).0,
-            Some(ids(&["net", "new", "old"]))
-        );
+        assert_eq!(step(&["net", "old"], &[], None, &["new"]).0, Some(ids(&["net", "new", "old"])));
         assert_eq!(step(&["net", "new"], &[], None, &["new"]), (None, ids(&["new"])));
     }
 
@@ -350,11 +322,7 @@ mod tests {
     #[test]
     fn removed_groups_are_named() {
         let (actual, given, applied) = (ids(&["net", "other"]), ids(&["net", "old"]), groups(&["old"]));
-        let facts = GroupFacts {
-            actual: &actual,
-            given: &given,
-            applied: Some(&applied),
-        };
+        let facts = GroupFacts { actual: &actual, given: &given, applied: Some(&applied) };
         assert_eq!(facts.missing(), ["old"]);
     }
 
@@ -371,10 +339,7 @@ mod tests {
             "sigs.k8s.io/cluster-api-provider-aws-last-applied-tags: '{\"team\": \"a\", \"odd\": 7}', \
              sigs.k8s.io/cluster-api-provider-aws-last-applied-security-groups: '{\"sg-1\": {}, \"sg-2\": {}}'",
         );
-        assert_eq!(
-            tags_taken_over(&taken_over),
-            Some([("team".to_owned(), "a".to_owned())].into())
-        );
+        assert_eq!(tags_taken_over(&taken_over), Some([("team".to_owned(), "a".to_owned())].into()));
         assert_eq!(security_groups_taken_over(&taken_over).unwrap().ids, ["sg-1", "sg-2"]);
     }
 

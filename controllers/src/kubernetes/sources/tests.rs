@@ -77,15 +77,8 @@ impl Server {
         let service = tower::service_fn(move |request: Request<Body>| {
             let path = request.uri().path().to_owned();
             *server.asked.lock().entry(path.clone()).or_default() += 1;
-            let (code, body) = server
-                .answers
-                .lock()
-                .get(&path)
-                .cloned()
-                .unwrap_or_else(|| (404, json!({})));
-            let response = Response::builder()
-                .status(code)
-                .body(Body::from(body.to_string().into_bytes()));
+            let (code, body) = server.answers.lock().get(&path).cloned().unwrap_or_else(|| (404, json!({})));
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
             async move { Ok::<_, Infallible>(response.unwrap()) }
         });
         SourceReader::new(Client::new(service, "default"), store, Timing::default())
@@ -101,21 +94,14 @@ async fn read_named(reader: &SourceReader, reference: &ContractReference) -> Sou
 }
 
 async fn request(reader: &SourceReader, request: &SourceRequest) -> SourceRead {
-    let machine = NetworkReader {
-        kind: NetworkReaderKind::Machine,
-        namespace: "team-a".into(),
-        name: "m".into(),
-    };
+    let machine = NetworkReader { kind: NetworkReaderKind::Machine, namespace: "team-a".into(), name: "m".into() };
     reader.read(&machine, request).await.unwrap()
 }
 
 /// The region of a network that was read.
 fn region(outcome: &SourceOutcome) -> Option<String> {
     match outcome {
-        SourceOutcome::Described {
-            network: Ok(Some(network)),
-            ..
-        } => network.region.clone(),
+        SourceOutcome::Described { network: Ok(Some(network)), .. } => network.region.clone(),
         _ => None,
     }
 }
@@ -134,10 +120,7 @@ async fn an_unreadable_object_shows_the_error_and_is_read_once() {
     server.refuse(500, "InternalError", message);
     let reader = server.reader();
     let first = said(&read(&reader).await);
-    assert_eq!(
-        first,
-        format!("failed to read Landscape/l in namespace team-a: 500 InternalError: {message}")
-    );
+    assert_eq!(first, format!("failed to read Landscape/l in namespace team-a: 500 InternalError: {message}"));
     assert_eq!(said(&read(&reader).await), first);
     assert_eq!(server.asked(OBJECT), 1);
 
@@ -177,11 +160,7 @@ async fn a_label_that_is_added_to_a_crd_is_seen_within_a_minute() {
         assert!(matches!(read(&reader).await, SourceOutcome::Undescribed));
         tokio::time::advance(Timing::default().source_retry / 5).await;
     }
-    assert!(
-        server.asked("/apis") <= 5,
-        "once in five seconds: {}",
-        server.asked("/apis")
-    );
+    assert!(server.asked("/apis") <= 5, "once in five seconds: {}", server.asked("/apis"));
     server.label_definition(&json!({MACHINE_NETWORK_LABEL: MACHINE_NETWORK_CONTRACT}));
     let mut waited = Duration::ZERO;
     while region(&read(&reader).await).is_none() {
@@ -229,20 +208,13 @@ async fn a_failed_discovery_of_a_kind_is_stored() {
     );
     let reader = server.reader();
     let first = said(&read(&reader).await);
-    assert!(
-        first.contains("discover kind Landscape of group example.org: 503"),
-        "{first}"
-    );
+    assert!(first.contains("discover kind Landscape of group example.org: 503"), "{first}");
     read(&reader).await;
     assert_eq!((server.asked("/apis"), server.asked(OBJECT)), (1, 0));
 }
 
 fn named(kind: &str, name: &str) -> ContractReference {
-    ContractReference {
-        api_group: "example.org".into(),
-        kind: kind.into(),
-        name: name.into(),
-    }
+    ContractReference { api_group: "example.org".into(), kind: kind.into(), name: name.into() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,11 +225,7 @@ async fn ten_thousand_unused_objects_are_removed() {
         read_named(&reader, &named("Landscape", &format!("l-{number}"))).await;
     }
     assert_eq!(reader.reads.len(), 10_000);
-    assert_eq!(
-        server.asked("/apis"),
-        1,
-        "names that do not exist say nothing about their kind"
-    );
+    assert_eq!(server.asked("/apis"), 1, "names that do not exist say nothing about their kind");
     tokio::time::advance(Timing::default().source_retry_cap * 3).await;
     read(&reader).await;
     assert_eq!(reader.reads.len(), 1);
@@ -269,10 +237,7 @@ async fn a_kind_that_is_not_served_is_discovered_once_for_many() {
     let reader = server.reader();
     for number in 0..100 {
         let missing = named("Moonscape", &format!("m-{number}"));
-        assert!(matches!(
-            read_named(&reader, &missing).await,
-            SourceOutcome::NoKindMatch
-        ));
+        assert!(matches!(read_named(&reader, &missing).await, SourceOutcome::NoKindMatch));
     }
     assert_eq!(server.asked("/apis"), 1);
     tokio::time::advance(Timing::default().source_retry).await;
@@ -323,10 +288,7 @@ async fn a_mapping_that_cannot_be_used_stops_its_source_alone() {
     // `spec.source` of the mapping has another kind, or the same kind of another group.
     let other_group = SourceRequest {
         mapping: Some("landscape.example.org".into()),
-        kind: SourceKind {
-            group: "other.example.org".into(),
-            kind: "Landscape".into(),
-        },
+        kind: SourceKind { group: "other.example.org".into(), kind: "Landscape".into() },
         ..ask("Landscape", None)
     };
     let other_kind = ask("Moonscape", Some("landscape.example.org"));
@@ -349,11 +311,7 @@ fn with_core(server: &Server) {
 }
 
 fn core(kind: &str) -> SourceRequest {
-    let reference = ContractReference {
-        api_group: String::new(),
-        kind: kind.into(),
-        name: "network".into(),
-    };
+    let reference = ContractReference { api_group: String::new(), kind: kind.into(), name: "network".into() };
     SourceRequest::infrastructure(&reference)
 }
 
@@ -377,17 +335,10 @@ async fn a_secret_without_the_label_shows_none_of_its_content() {
     let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "network"}, "data": data});
     server.answer("/api/v1/namespaces/team-a/secrets/network", 200, object);
     let read = request(&server.reader(), &core("Secret")).await;
-    let SourceOutcome::Described {
-        network: Err(Problem { message, .. }),
-        ..
-    } = &read.outcome
-    else {
+    let SourceOutcome::Described { network: Err(Problem { message, .. }), .. } = &read.outcome else {
         panic!("the Secret is used: {read:?}");
     };
-    assert!(
-        message.contains("infrastructure.cluster.x-k8s.io/network-source"),
-        "{message}"
-    );
+    assert!(message.contains("infrastructure.cluster.x-k8s.io/network-source"), "{message}");
     assert!(!format!("{read:?}").contains("hunter2") && !format!("{read:?}").contains("aHVudGVyMg"));
 }
 

@@ -140,10 +140,9 @@ const BACKENDS: [SecretsBackend; 2] = [SecretsBackend::SecretsManager, SecretsBa
 
 #[test]
 fn a_machine_takes_its_data_deletes_it_and_hands_it_over() {
-    for (backend, size, count) in [
-        (SecretsBackend::SecretsManager, 100_000, 2),
-        (SecretsBackend::SsmParameterStore, 8_000, 3),
-    ] {
+    for (backend, size, count) in
+        [(SecretsBackend::SecretsManager, 100_000, 2), (SecretsBackend::SsmParameterStore, 8_000, 3)]
+    {
         let data = configuration(size);
         let machine = Machine::new(&data, backend);
         assert_eq!(machine.stored.count(), count);
@@ -224,9 +223,7 @@ fn data_with_another_checksum_is_neither_used_nor_deleted() {
 fn a_part_that_stays_away_is_named_on_the_console() {
     for backend in BACKENDS {
         let machine = Machine::new(&configuration(100_000), backend);
-        let last = names(backend, &prefix(backend, UID), machine.stored.count())
-            .pop()
-            .unwrap();
+        let last = names(backend, &prefix(backend, UID), machine.stored.count()).pop().unwrap();
         fs::remove_file(machine.part(&last)).unwrap();
         let output = machine.boot();
         assert_eq!(output.status.code(), Some(1));
@@ -271,10 +268,7 @@ fn a_refused_deletion_is_said_and_does_not_end_the_boot() {
         assert_eq!(machine.configuration().as_deref(), Some(DATA));
         assert_eq!(machine.calls().pop().as_deref(), Some("cloud-init init"));
         let console = machine.console();
-        assert!(
-            console.contains("cannot delete") && console.contains("AccessDenied"),
-            "{console}"
-        );
+        assert!(console.contains("cannot delete") && console.contains("AccessDenied"), "{console}");
     }
 }
 
@@ -283,10 +277,7 @@ fn a_machine_without_the_aws_cli_says_so() {
     let machine = Machine::new(DATA, SecretsBackend::SecretsManager);
     fs::remove_file(machine.path("bin/aws")).unwrap();
     for program in ["bash", "mktemp", "sha256sum", "base64", "gzip"] {
-        let found = Command::new("bash")
-            .args(["-c", &format!("command -v {program}")])
-            .output()
-            .unwrap();
+        let found = Command::new("bash").args(["-c", &format!("command -v {program}")]).output().unwrap();
         let found = String::from_utf8(found.stdout).unwrap();
         std::os::unix::fs::symlink(found.trim(), machine.path("bin").join(program)).unwrap();
     }
@@ -298,24 +289,14 @@ fn a_machine_without_the_aws_cli_says_so() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        machine.console().contains("aws is not installed"),
-        "{}",
-        machine.console()
-    );
+    assert!(machine.console().contains("aws is not installed"), "{}", machine.console());
 }
 
 #[test]
 fn parts_are_named_as_capas_policies_for_nodes_allow() {
     let named = |backend| names(backend, &prefix(backend, "uid"), 2);
-    assert_eq!(
-        named(SecretsBackend::SecretsManager),
-        ["aws.cluster.x-k8s.io/uid-0", "aws.cluster.x-k8s.io/uid-1"]
-    );
-    assert_eq!(
-        named(SecretsBackend::SsmParameterStore),
-        ["/cluster.x-k8s.io/uid/0", "/cluster.x-k8s.io/uid/1"]
-    );
+    assert_eq!(named(SecretsBackend::SecretsManager), ["aws.cluster.x-k8s.io/uid-0", "aws.cluster.x-k8s.io/uid-1"]);
+    assert_eq!(named(SecretsBackend::SsmParameterStore), ["/cluster.x-k8s.io/uid/0", "/cluster.x-k8s.io/uid/1"]);
 }
 
 #[test]
@@ -384,10 +365,7 @@ fn cloud_init_renders_templates_and_runs_scripts() {
     assert!(machine.boot().status.success());
     assert_eq!(machine.configuration().as_deref(), Some(b"#cloud-config\n".as_slice()));
     let calls = machine.calls();
-    assert!(
-        calls.iter().any(|call| call.starts_with("cloud-init devel render ")),
-        "{calls:?}"
-    );
+    assert!(calls.iter().any(|call| call.starts_with("cloud-init devel render ")), "{calls:?}");
 
     let machine = Machine::new(b"#!/bin/sh\necho joined\n", SecretsBackend::SecretsManager);
     assert!(machine.boot().status.success());

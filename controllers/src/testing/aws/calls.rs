@@ -136,10 +136,7 @@ impl InformerCalls for FakeAws {
         let now = self.now();
         let mut state = self.state();
         state.region(&self.region);
-        state
-            .ec2
-            .client(ACCESS_KEY, &self.region)
-            .describe_instances(now, query)
+        state.ec2.client(ACCESS_KEY, &self.region).describe_instances(now, query)
     }
 
     async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

@@ -58,10 +58,8 @@ impl FakeAws {
     }
 
     fn route_table(&self, id: &str, vpc_id: &str, subnets: &[&str], internet_gateway_route: bool) {
-        let association = |subnet: &str| RouteTableAssociation {
-            id: format!("rtbassoc-{subnet}"),
-            subnet_id: subnet.to_owned(),
-        };
+        let association =
+            |subnet: &str| RouteTableAssociation { id: format!("rtbassoc-{subnet}"), subnet_id: subnet.to_owned() };
         let table = RouteTable {
             id: id.to_owned(),
             vpc_id: vpc_id.to_owned(),
@@ -109,9 +107,7 @@ impl FakeAws {
         let listeners = listeners.iter();
         let balancer = ApiLoadBalancer {
             kind: "network".into(),
-            listeners: listeners
-                .map(|(port, group)| (*port, vec![(*group).to_owned()]))
-                .collect(),
+            listeners: listeners.map(|(port, group)| (*port, vec![(*group).to_owned()])).collect(),
         };
         self.change(|region| region.load_balancer(name, balancer));
     }
@@ -151,10 +147,7 @@ impl FakeAws {
     /// Registers a target by its id or address, as another user would.
     pub(crate) fn register(&self, id: &str, group: &Group) {
         let now = self.now();
-        let target = Target {
-            id: id.to_owned(),
-            port: Some(6443),
-        };
+        let target = Target { id: id.to_owned(), port: Some(6443) };
         let call = GroupCall {
             group: group.clone(),
             request: GroupRequest::Register(vec![target]),
@@ -236,8 +229,7 @@ impl FakeAws {
         self.change(|region| {
             region.target_group(group.clone(), kind, DRAINS_FOR);
             let region = region.place_group(&group, vpc_id);
-            tags.iter()
-                .fold(region, |region, (key, value)| region.tag_group(&group, key, value))
+            tags.iter().fold(region, |region, (key, value)| region.tag_group(&group, key, value))
         });
     }
 
@@ -275,10 +267,7 @@ impl FakeAws {
     /// Sets the state of an instance with AWS's reason for the state.
     pub(crate) fn end_instance(&self, id: &str, state: InstanceState, code: &str, message: &str) {
         let now = self.now();
-        let reason = StateReason {
-            code: code.to_owned(),
-            message: message.to_owned(),
-        };
+        let reason = StateReason { code: code.to_owned(), message: message.to_owned() };
         self.change(|region| region.set_state(now, id, state, Some(reason)));
     }
 }

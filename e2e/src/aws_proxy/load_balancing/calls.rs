@@ -19,10 +19,8 @@ pub(super) fn targets(request: &Request, group: &TargetGroup) -> Result<Vec<Targ
             break;
         };
         let port = request.parameter(&format!("Targets.member.{number}.Port"));
-        let target = TargetId {
-            id: id.to_owned(),
-            port: port.and_then(|port| port.parse().ok()).unwrap_or(group.port),
-        };
+        let target =
+            TargetId { id: id.to_owned(), port: port.and_then(|port| port.parse().ok()).unwrap_or(group.port) };
         let fits = match group.target_type.as_str() {
             "instance" => is_instance(&target),
             "ip" => id.parse::<std::net::IpAddr>().is_ok(),

@@ -11,10 +11,7 @@ use super::targets::{Group, GroupFacts, Health, TargetId};
 use super::{answer, list, with_account};
 
 /// The facts of every classic load balancer: it is always in use, and its targets are instances.
-pub(super) const FACTS: GroupFacts<'_> = GroupFacts {
-    vpc_id: "",
-    in_use: true,
-};
+pub(super) const FACTS: GroupFacts<'_> = GroupFacts { vpc_id: "", in_use: true };
 
 /// RegisterInstancesWithLoadBalancer.
 pub(super) async fn register(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
@@ -35,10 +32,7 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
 /// DeregisterInstancesFromLoadBalancer. An instance that is not registered is not an error.
 pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (group, name) = load_balancer(shared, request, caller).await?;
-    let region = MotoRegion {
-        account: &caller.account,
-        scope: &request.scope,
-    };
+    let region = MotoRegion { account: &caller.account, scope: &request.scope };
     let delay = region.connection_draining(shared, &name).await?;
     let left: Vec<TargetId> = with_account(shared, &caller.account, |account, now| {
         for target in instances(request) {
@@ -75,10 +69,7 @@ async fn load_balancer(
     caller: &CallerIdentity,
 ) -> Result<(Group, String), Refusal> {
     let name = required(request, "LoadBalancerName")?;
-    let region = MotoRegion {
-        account: &caller.account,
-        scope: &request.scope,
-    };
+    let region = MotoRegion { account: &caller.account, scope: &request.scope };
     region.classic(shared, name).await?;
     let group = Group::Classic(request.scope.region.clone(), name.to_owned());
     Ok((group, name.to_owned()))
@@ -90,12 +81,7 @@ fn not_valid(instance: &str) -> Refusal {
 }
 
 fn registered(targets: &[TargetId]) -> Element {
-    list(
-        "Instances",
-        targets
-            .iter()
-            .map(|target| vec![Element::text("InstanceId", &target.id)]),
-    )
+    list("Instances", targets.iter().map(|target| vec![Element::text("InstanceId", &target.id)]))
 }
 
 fn describe(target: &TargetId, health: Health) -> Vec<Element> {

@@ -44,11 +44,7 @@ pub(super) fn rename(answer: &mut Element, asked: Option<&str>, account: &str, r
     let name = answer.child("LoadBalancerName").map(|name| name.text.clone());
     let name = name.or_else(|| asked.map(str::to_owned));
     if let Some((name, dns_name)) = name.zip(answer.child_mut("DNSName")) {
-        let endpoint = Endpoint {
-            name,
-            account: account.to_owned(),
-            region: region.to_owned(),
-        };
+        let endpoint = Endpoint { name, account: account.to_owned(), region: region.to_owned() };
         dns_name.text = endpoint.write();
     }
     for child in &mut answer.children {
@@ -71,10 +67,7 @@ pub(in super::super) async fn healthy_targets(
         service: SERVICE.to_owned(),
         by_url: false,
     };
-    let region = MotoRegion {
-        account: &endpoint.account,
-        scope: &scope,
-    };
+    let region = MotoRegion { account: &endpoint.account, scope: &scope };
     if !shared.with(|state| state.accounts.contains_key(&endpoint.account)) {
         return Ok(None);
     }
@@ -89,11 +82,7 @@ pub(in super::super) async fn healthy_targets(
             let group = Group::Classic(endpoint.region.clone(), endpoint.name.clone());
             let listens = members(&load_balancer, "ListenerDescriptions")
                 .any(|listener| listener.text_at(&["Listener", "LoadBalancerPort"]) == port.to_string());
-            Ok(Some(if listens {
-                healthy(shared, region, &group, classic::FACTS)
-            } else {
-                Vec::new()
-            }))
+            Ok(Some(if listens { healthy(shared, region, &group, classic::FACTS) } else { Vec::new() }))
         }
     }
 }
@@ -111,10 +100,7 @@ async fn behind_listener(
     let listeners = [("LoadBalancerArn", arn)];
     let listeners = region.ask(shared, "DescribeListeners", VERSION_2, &listeners).await?;
     let listeners = listeners.find("Listeners").cloned().unwrap_or_default();
-    let listener = listeners
-        .children
-        .iter()
-        .find(|listener| listener.text_at(&["Port"]) == port.to_string());
+    let listener = listeners.children.iter().find(|listener| listener.text_at(&["Port"]) == port.to_string());
     let group = listener.and_then(|listener| listener.find("TargetGroupArn"));
     let Some(group) = group.map(|group| group.text.clone()) else {
         return Ok(Vec::new());
@@ -135,10 +121,7 @@ fn healthy(
         let mut is_healthy =
             |target: &TargetId| targets.health(group, facts, target, instances, now) == Health::Healthy;
         let healthy: Vec<TargetId> = all.into_iter().filter(|target| is_healthy(target)).collect();
-        healthy
-            .iter()
-            .filter_map(|target| instance_of(target, facts.vpc_id, instances, now))
-            .collect()
+        healthy.iter().filter_map(|target| instance_of(target, facts.vpc_id, instances, now)).collect()
     })
 }
 
@@ -153,11 +136,7 @@ mod tests {
 
     #[test]
     fn a_dns_name_identifies_its_load_balancer() {
-        let endpoint = Endpoint {
-            name: "prod-api".into(),
-            account: "100000000001".into(),
-            region: "eu-west-1".into(),
-        };
+        let endpoint = Endpoint { name: "prod-api".into(), account: "100000000001".into(), region: "eu-west-1".into() };
         assert_eq!(Endpoint::read(&endpoint.write()), Some(endpoint));
         for host in ["localhost", "api.example.com", "prod-api-1.eu-west-1.example.com"] {
             assert_eq!(Endpoint::read(host), None, "{host}");
@@ -170,11 +149,7 @@ mod tests {
                       <member><DNSName>x</DNSName></member></R>";
         let mut answer = Element::parse(answer).unwrap();
         rename(&mut answer, Some("b"), "100000000001", "eu-west-1");
-        let names: Vec<_> = answer
-            .children
-            .iter()
-            .map(|member| member.text_at(&["DNSName"]))
-            .collect();
+        let names: Vec<_> = answer.children.iter().map(|member| member.text_at(&["DNSName"])).collect();
         let own = ["a", "b"].map(|name| format!("{name}-100000000001.eu-west-1.elb.amazonaws.com"));
         assert_eq!(names, own);
     }

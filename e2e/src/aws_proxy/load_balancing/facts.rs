@@ -63,9 +63,7 @@ impl MotoRegion<'_> {
     /// The deregistration delay of a group.
     pub(super) async fn deregistration_delay(&self, shared: &Shared, arn: &str) -> Result<Duration, Refusal> {
         let parameters = [("TargetGroupArn", arn)];
-        let tree = self
-            .ask(shared, "DescribeTargetGroupAttributes", VERSION_2, &parameters)
-            .await?;
+        let tree = self.ask(shared, "DescribeTargetGroupAttributes", VERSION_2, &parameters).await?;
         let attributes = tree.find("Attributes").map(|attributes| attributes.children.as_slice());
         let delay = attributes
             .unwrap_or_default()
@@ -87,9 +85,7 @@ impl MotoRegion<'_> {
     /// The connection draining time of a classic load balancer; zero where connection draining is off.
     pub(super) async fn connection_draining(&self, shared: &Shared, name: &str) -> Result<Duration, Refusal> {
         let parameters = [("LoadBalancerName", name)];
-        let tree = self
-            .ask(shared, "DescribeLoadBalancerAttributes", CLASSIC, &parameters)
-            .await?;
+        let tree = self.ask(shared, "DescribeLoadBalancerAttributes", CLASSIC, &parameters).await?;
         let draining = tree.find("ConnectionDraining");
         let enabled = draining.filter(|draining| draining.text_at(&["Enabled"]) == "true");
         let seconds = enabled.map(|draining| draining.text_at(&["Timeout"]).parse().unwrap_or(300));

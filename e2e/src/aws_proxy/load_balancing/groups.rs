@@ -39,10 +39,7 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
 /// DeregisterTargets. A target that is not registered is not an error.
 pub(super) async fn deregister(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let (arn, facts) = group(shared, request, caller).await?;
-    let region = MotoRegion {
-        account: &caller.account,
-        scope: &request.scope,
-    };
+    let region = MotoRegion { account: &caller.account, scope: &request.scope };
     let delay = region.deregistration_delay(shared, &arn).await?;
     let targets = targets(request, &facts)?;
     with_account(shared, &caller.account, |account, now| {
@@ -61,11 +58,7 @@ pub(super) async fn health(shared: &Shared, request: &Request, caller: &CallerId
     let group = Group::TargetGroup(arn);
     let descriptions = with_account(shared, &caller.account, |account, now| {
         let AccountState { targets, instances, .. } = account;
-        let shown = if named.is_empty() {
-            targets.of(&group, instances, now)
-        } else {
-            named
-        };
+        let shown = if named.is_empty() { targets.of(&group, instances, now) } else { named };
         let described: Vec<_> = shown
             .into_iter()
             .map(|target| {
@@ -80,19 +73,13 @@ pub(super) async fn health(shared: &Shared, request: &Request, caller: &CallerId
 
 async fn group(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(String, TargetGroup), Refusal> {
     let arn = required(request, "TargetGroupArn")?;
-    let region = MotoRegion {
-        account: &caller.account,
-        scope: &request.scope,
-    };
+    let region = MotoRegion { account: &caller.account, scope: &request.scope };
     Ok((arn.to_owned(), region.target_group(shared, arn).await?))
 }
 
 impl TargetGroup {
     pub(super) fn as_facts(&self) -> GroupFacts<'_> {
-        GroupFacts {
-            vpc_id: &self.vpc_id,
-            in_use: self.in_use,
-        }
+        GroupFacts { vpc_id: &self.vpc_id, in_use: self.in_use }
     }
 }
 
@@ -100,22 +87,12 @@ fn describe(target: &TargetId, health: Health) -> Vec<Element> {
     let (state, reason, description) = match health {
         Health::Healthy => ("healthy", "", ""),
         Health::Unhealthy => ("unhealthy", "Target.FailedHealthChecks", "Health checks failed"),
-        Health::Draining => (
-            "draining",
-            "Target.DeregistrationInProgress",
-            "Target deregistration is in progress",
-        ),
+        Health::Draining => ("draining", "Target.DeregistrationInProgress", "Target deregistration is in progress"),
         Health::Stopped => ("unused", "Target.InvalidState", "Target is in the stopped state"),
-        Health::NotInUse => (
-            "unused",
-            "Target.NotInUse",
-            "Target group is not configured to receive traffic from the load balancer",
-        ),
-        Health::NotRegistered => (
-            "unused",
-            "Target.NotRegistered",
-            "Target is not registered to the target group",
-        ),
+        Health::NotInUse => {
+            ("unused", "Target.NotInUse", "Target group is not configured to receive traffic from the load balancer")
+        }
+        Health::NotRegistered => ("unused", "Target.NotRegistered", "Target is not registered to the target group"),
     };
     let mut health_elements = vec![Element::text("State", state)];
     if !reason.is_empty() {

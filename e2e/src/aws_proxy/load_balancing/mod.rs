@@ -48,9 +48,7 @@ pub(super) async fn serve(
 
 /// moto's answer with a unique DNS name for every load balancer: moto repeats its names from account to account.
 async fn named(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
-    let name = request
-        .parameter("LoadBalancerName")
-        .or_else(|| request.parameter("Name"));
+    let name = request.parameter("LoadBalancerName").or_else(|| request.parameter("Name"));
     let rename = |tree: &mut Element| endpoints::rename(tree, name, &caller.account, &request.scope.region);
     shared.moto.edit(&caller.account, request, rename).await
 }
@@ -80,6 +78,5 @@ fn with_account<T>(shared: &Shared, account: &str, work: impl FnOnce(&mut Accoun
 fn question(action: &str, version: &str, parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
     let fixed = [("Action", action), ("Version", version)];
     let all = fixed.iter().chain(parameters);
-    all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
+    all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }

@@ -101,9 +101,7 @@ impl Targets {
         self.forget_drained(now);
         self.drop_terminated(group, instances, now);
         let targets = self.groups.get(group);
-        targets
-            .map(|targets| targets.keys().cloned().collect())
-            .unwrap_or_default()
+        targets.map(|targets| targets.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// The health of a target of a group.
@@ -131,11 +129,7 @@ impl Targets {
             return Health::Stopped;
         }
         let serves = instance.is_some_and(|instance| self.serving.is(&instance));
-        if serves && state == Some(RUNNING) {
-            Health::Healthy
-        } else {
-            Health::Unhealthy
-        }
+        if serves && state == Some(RUNNING) { Health::Healthy } else { Health::Unhealthy }
     }
 
     fn forget_drained(&mut self, now: Instant) {
@@ -182,29 +176,20 @@ mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_hours(1);
-    const USED: GroupFacts<'_> = GroupFacts {
-        vpc_id: "vpc-1",
-        in_use: true,
-    };
+    const USED: GroupFacts<'_> = GroupFacts { vpc_id: "vpc-1", in_use: true };
 
     fn group() -> Group {
         Group::TargetGroup("arn".into())
     }
 
     fn target(id: &str) -> TargetId {
-        TargetId {
-            id: id.into(),
-            port: 6443,
-        }
+        TargetId { id: id.into(), port: 6443 }
     }
 
     fn running(now: Instant) -> Instances {
         let mut instances = Instances::default();
         instances.launched("i-1", "eu-west-1", None, now);
-        let address = Address {
-            vpc_id: "vpc-1".into(),
-            private_ip: "10.0.0.7".into(),
-        };
+        let address = Address { vpc_id: "vpc-1".into(), private_ip: "10.0.0.7".into() };
         instances.addressed("i-1", address);
         instances
     }
@@ -228,11 +213,7 @@ mod tests {
             targets.set_serving("i-1", true);
             assert_eq!(health(&mut targets, id, &instances, later), Health::Healthy);
             instances.stopped("i-1", later);
-            let stopped = if id == "i-1" {
-                Health::Stopped
-            } else {
-                Health::Unhealthy
-            };
+            let stopped = if id == "i-1" { Health::Stopped } else { Health::Unhealthy };
             assert_eq!(health(&mut targets, id, &instances, later), stopped);
         }
     }
@@ -260,10 +241,7 @@ mod tests {
         assert_eq!(health(&mut targets, "i-1", &instances, start + HOUR), Health::Draining);
         assert_eq!(targets.of(&group(), &instances, start + HOUR), [target("i-1")]);
         targets.stuck = false;
-        assert_eq!(
-            health(&mut targets, "i-1", &instances, start + HOUR),
-            Health::NotRegistered
-        );
+        assert_eq!(health(&mut targets, "i-1", &instances, start + HOUR), Health::NotRegistered);
         targets.register(&group(), target("i-1"), start);
         targets.deregister(&group(), &target("i-1"), HOUR, start);
         targets.register(&group(), target("i-1"), start);

@@ -61,10 +61,7 @@ impl Field {
         let world = Arc::new(LocalWorld::start().await?);
         let environment = TestEnvironment::new(world.clone(), name).await?;
         let user = User::new(environment.aws(), REGION);
-        let plan = NetworkPlan {
-            is_large: true,
-            ..NetworkPlan::new(name, REGION, 3)
-        };
+        let plan = NetworkPlan { is_large: true, ..NetworkPlan::new(name, REGION, 3) };
         let network = user.create_network(&plan).await?;
         provider.install(&world, &environment).await?;
         let field = Self {
@@ -87,11 +84,7 @@ impl Field {
         eventually(WITHIN, "the Cluster's infrastructure to be provisioned", async || {
             let cluster = clusters.get(CLUSTER).await?;
             let provisioned = cluster.data.pointer("/status/initialization/infrastructureProvisioned");
-            ensure!(
-                provisioned == Some(&json!(true)),
-                "{:?}",
-                cluster.data.pointer("/status")
-            );
+            ensure!(provisioned == Some(&json!(true)), "{:?}", cluster.data.pointer("/status"));
             Ok(())
         })
         .await?;
@@ -157,9 +150,7 @@ impl Field {
     pub(crate) async fn join(&self, count: usize) -> anyhow::Result<()> {
         let join = |number: usize| async move {
             let joined = Patch::Merge(json!({"status": {"nodeRef": {"name": name(number)}}}));
-            self.machines
-                .patch_status(&name(number), &PatchParams::default(), &joined)
-                .await?;
+            self.machines.patch_status(&name(number), &PatchParams::default(), &joined).await?;
             Ok(())
         };
         at_once((0..count).map(join)).await

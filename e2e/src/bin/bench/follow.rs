@@ -33,10 +33,7 @@ pub(crate) struct Count {
 
 impl Follow {
     pub(crate) fn new(api: &Api<DynamicObject>) -> Self {
-        Self {
-            events: watcher(api.clone(), watcher::Config::default()).boxed(),
-            machines: BTreeMap::new(),
-        }
+        Self { events: watcher(api.clone(), watcher::Config::default()).boxed(), machines: BTreeMap::new() }
     }
 
     /// Waits until the machines are as wanted. `what` completes the sentence "waited for …".
@@ -55,9 +52,7 @@ impl Follow {
                 reported = Instant::now();
                 let Count { all, ready } = self.count();
                 let seconds = began.elapsed().as_secs();
-                progress(&format!(
-                    "  {seconds} s of waiting for {what}: {ready} of {all} machines are ready"
-                ));
+                progress(&format!("  {seconds} s of waiting for {what}: {ready} of {all} machines are ready"));
             }
             let Ok(event) = tokio::time::timeout(Duration::from_secs(1), self.events.next()).await else {
                 continue;
@@ -71,10 +66,7 @@ impl Follow {
     }
 
     fn count(&self) -> Count {
-        Count {
-            all: self.machines.len(),
-            ready: self.machines.values().filter(|ready| **ready).count(),
-        }
+        Count { all: self.machines.len(), ready: self.machines.values().filter(|ready| **ready).count() }
     }
 
     fn apply(&mut self, event: Event<DynamicObject>) {

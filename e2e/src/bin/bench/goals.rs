@@ -29,10 +29,7 @@ impl Goal {
 pub(crate) fn goals(report: &Report) -> Vec<Goal> {
     let here = || report.lives.iter().filter(|life| life.is_here());
     let of_lives = here().filter(|life| life.workers >= MANY).flat_map(of_life);
-    let of_buckets = report
-        .buckets
-        .iter()
-        .filter(|buckets| buckets.provider != Provider::Capa);
+    let of_buckets = report.buckets.iter().filter(|buckets| buckets.provider != Provider::Capa);
     let of_buckets = of_buckets.map(|buckets| Goal {
         what: "time against EC2's buckets, divided by what they allow".to_owned(),
         measured: buckets.ratio(),
@@ -44,41 +41,21 @@ pub(crate) fn goals(report: &Report) -> Vec<Goal> {
 
 /// The goals of one life of this provider.
 fn of_life(life: &Life) -> Vec<Goal> {
-    let goal = |what: &str, measured, most| Goal {
-        what: format!("{}: {what}", life.column()),
-        measured,
-        most,
-    };
+    let goal = |what: &str, measured, most| Goal { what: format!("{}: {what}", life.column()), measured, most };
     let calls = match life.storage {
         Storage::Inline => 1.3,
         Storage::SecretsManager => 2.4,
     };
     let mut goals = vec![
-        goal(
-            "AWS calls per worker until all are ready",
-            life.calls_per_worker(),
-            calls,
-        ),
+        goal("AWS calls per worker until all are ready", life.calls_per_worker(), calls),
         goal("AWS calls per deleted worker", life.calls_per_deleted_worker(), 0.2),
-        goal(
-            "status writes in the life of an AWSMachine",
-            life.status_writes_per_worker(),
-            6.5,
-        ),
-        goal(
-            "AWS calls per worker after a restart",
-            life.per_worker(number(life.restarted.all_calls())),
-            0.1,
-        ),
+        goal("status writes in the life of an AWSMachine", life.status_writes_per_worker(), 6.5),
+        goal("AWS calls per worker after a restart", life.per_worker(number(life.restarted.all_calls())), 0.1),
     ];
     // A listing at the beginning or end of a short period would count for too much.
     if let Some(idle) = life.idle.as_ref().filter(|idle| idle.seconds >= LONG_IDLE) {
         let minutes = idle.seconds / 60.0;
-        goals.push(goal(
-            "AWS calls in an idle minute",
-            number(idle.all_calls()) / minutes,
-            1.5,
-        ));
+        goals.push(goal("AWS calls in an idle minute", number(idle.all_calls()) / minutes, 1.5));
     }
     goals
 }
@@ -96,11 +73,7 @@ fn beside_capa(here: &Life, report: &Report) -> Vec<Goal> {
     };
     let mut goals = vec![goal("AWS calls until all are ready", Life::calls_per_worker, 0.3)];
     if report.profile == "release" {
-        goals.push(goal(
-            "CPU time of the manager",
-            |life| life.created.manager_cpu_seconds,
-            0.5,
-        ));
+        goals.push(goal("CPU time of the manager", |life| life.created.manager_cpu_seconds, 0.5));
         goals.push(goal("memory with all machines", Life::resident_mebibytes, 0.3));
     }
     goals
@@ -112,10 +85,7 @@ mod tests {
     use crate::life::tests::life;
 
     fn report(lives: Vec<Life>) -> Report {
-        Report {
-            lives,
-            ..Report::default()
-        }
+        Report { lives, ..Report::default() }
     }
 
     fn missed(report: &Report) -> Vec<String> {
@@ -129,15 +99,8 @@ mod tests {
         many.created.calls = [("RunInstances".to_owned(), MANY)].into();
         assert_eq!(missed(&report(vec![many])), [""; 0]);
         let mut many = life(MANY);
-        many.created.calls = [
-            ("RunInstances".to_owned(), MANY),
-            ("DescribeInstances".to_owned(), MANY),
-        ]
-        .into();
-        assert_eq!(
-            missed(&report(vec![many])),
-            ["N=100: AWS calls per worker until all are ready"]
-        );
+        many.created.calls = [("RunInstances".to_owned(), MANY), ("DescribeInstances".to_owned(), MANY)].into();
+        assert_eq!(missed(&report(vec![many])), ["N=100: AWS calls per worker until all are ready"]);
     }
 
     #[test]

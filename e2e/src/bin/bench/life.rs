@@ -94,10 +94,7 @@ pub(crate) async fn measure(
     storage: Storage,
     idle: Option<Duration>,
 ) -> anyhow::Result<Life> {
-    progress(&format!(
-        "{workers} workers, {storage:?}, {}: a world starts",
-        provider.name()
-    ));
+    progress(&format!("{workers} workers, {storage:?}, {}: a world starts", provider.name()));
     let field = Field::new(provider, "life").await?;
     field.quiet(QUIET).await?;
     let resident_before = field.memory()?.resident;
@@ -189,10 +186,7 @@ async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     field.quiet(QUIET).await?;
     let settled = start.end(field)?;
     // The time until everything is known, and all calls and writes that followed.
-    Ok(Phase {
-        seconds: known.unwrap_or(settled.seconds - QUIET.as_secs_f64()),
-        ..settled
-    })
+    Ok(Phase { seconds: known.unwrap_or(settled.seconds - QUIET.as_secs_f64()), ..settled })
 }
 
 /// Waits until this provider's manager knows all instances and has made a pass over each machine.
@@ -201,10 +195,7 @@ async fn knows_all(manager: &Manager, workers: usize) -> anyhow::Result<()> {
         let metrics = manager.metrics().await?;
         let known = metrics.sum("capa_instance_store_instances", &[]).unwrap_or_default();
         let passes = manager.passes("awsmachine").await?;
-        ensure!(
-            known >= number(workers) && passes >= number(workers),
-            "{known} instances, {passes} passes"
-        );
+        ensure!(known >= number(workers) && passes >= number(workers), "{known} instances, {passes} passes");
         Ok(())
     })
     .await
@@ -245,11 +236,7 @@ pub(crate) mod tests {
     #[test]
     fn a_column_names_what_is_special_about_the_life() {
         assert_eq!(life(10).column(), "N=10");
-        let capa = Life {
-            provider: Provider::Capa,
-            storage: Storage::SecretsManager,
-            ..life(10)
-        };
+        let capa = Life { provider: Provider::Capa, storage: Storage::SecretsManager, ..life(10) };
         assert_eq!(capa.column(), "N=10, secret, CAPA");
     }
 }

@@ -98,10 +98,7 @@ async fn measure(arguments: &Arguments, mut report: Report) -> anyhow::Result<Re
     let beside = arguments.beside.iter().map(|Beside::Capa| Provider::Capa);
     let here = Provider::Here(report.program.clone());
     let providers: Vec<Provider> = std::iter::once(here).chain(beside).collect();
-    for (part, storage) in [
-        (Part::Inline, Storage::Inline),
-        (Part::Secrets, Storage::SecretsManager),
-    ] {
+    for (part, storage) in [(Part::Inline, Storage::Inline), (Part::Secrets, Storage::SecretsManager)] {
         for workers in arguments.workers.iter().copied().filter(|_| wanted(part)) {
             let idle = (part == Part::Inline && Some(workers) == most).then(|| Duration::from_secs(arguments.idle));
             for provider in &providers {
@@ -115,14 +112,10 @@ async fn measure(arguments: &Arguments, mut report: Report) -> anyhow::Result<Re
             report.buckets.push(troubles::buckets(provider).await?);
         }
         if wanted(Part::Minute) {
-            report
-                .throttled_minutes
-                .push(troubles::throttled_minute(provider).await?);
+            report.throttled_minutes.push(troubles::throttled_minute(provider).await?);
         }
         if wanted(Part::Image) {
-            report
-                .wrong_images
-                .push(troubles::wrong_image(provider, arguments.minutes).await?);
+            report.wrong_images.push(troubles::wrong_image(provider, arguments.minutes).await?);
         }
     }
     Ok(report)

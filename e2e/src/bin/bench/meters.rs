@@ -74,10 +74,7 @@ pub(crate) fn mebibytes(bytes: u64) -> f64 {
 
 /// Begins a phase.
 pub(crate) fn start(field: &Field) -> anyhow::Result<Start> {
-    Ok(Start {
-        manager: field.used()?,
-        ..start_of_manager(field)?
-    })
+    Ok(Start { manager: field.used()?, ..start_of_manager(field)? })
 }
 
 /// Begins a phase with the start of a manager, whose CPU time counts from its beginning.
@@ -118,11 +115,7 @@ impl Start {
             writes: by_verb,
             core_writes: writes.iter().filter(|write| write.user == CORE).count(),
             manager_cpu_seconds: field.used()?.saturating_sub(self.manager).as_secs_f64(),
-            api_server_cpu_seconds: field
-                .world
-                .used(API_SERVER)?
-                .saturating_sub(self.api_server)
-                .as_secs_f64(),
+            api_server_cpu_seconds: field.world.used(API_SERVER)?.saturating_sub(self.api_server).as_secs_f64(),
             core_cpu_seconds: field.world.used(CLUSTER_API)?.saturating_sub(self.core).as_secs_f64(),
         })
     }

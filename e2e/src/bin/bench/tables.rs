@@ -67,22 +67,16 @@ fn calls(phase: &Phase) -> f64 {
 fn calls_and_times(lives: &[Life]) -> Vec<Vec<String>> {
     let row = |title: &str, cell: &dyn Fn(&Life) -> Option<String>| row(title, lives, cell);
     vec![
-        row("AWS calls per worker until all are ready", &|life| {
-            Some(format!("{:.2}", life.calls_per_worker()))
-        }),
+        row("AWS calls per worker until all are ready", &|life| Some(format!("{:.2}", life.calls_per_worker()))),
         row("… and when the nodes have joined", &|life| {
             let joined = life.joined.as_ref()?;
             Some(format!("{:.2}", life.per_worker(calls(&life.created) + calls(joined))))
         }),
-        row("AWS calls per deleted worker", &|life| {
-            Some(format!("{:.2}", life.calls_per_deleted_worker()))
-        }),
+        row("AWS calls per deleted worker", &|life| Some(format!("{:.2}", life.calls_per_deleted_worker()))),
         row("seconds until half, until all are ready", &|life| {
             Some(format!("{:.1}, {:.1}", life.half_seconds, life.created.seconds))
         }),
-        row("seconds until all are gone", &|life| {
-            Some(format!("{:.1}", life.deleted.seconds))
-        }),
+        row("seconds until all are gone", &|life| Some(format!("{:.1}", life.deleted.seconds))),
     ]
 }
 
@@ -91,16 +85,10 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
     let row = |title: &str, cell: &dyn Fn(&Life) -> Option<String>| row(title, lives, cell);
     vec![
         row("manager: CPU per created worker, ms", &|life| {
-            Some(format!(
-                "{:.1}",
-                1000.0 * life.per_worker(life.created.manager_cpu_seconds)
-            ))
+            Some(format!("{:.1}", 1000.0 * life.per_worker(life.created.manager_cpu_seconds)))
         }),
         row("manager: CPU per deleted worker, ms", &|life| {
-            Some(format!(
-                "{:.1}",
-                1000.0 * life.per_worker(life.deleted.manager_cpu_seconds)
-            ))
+            Some(format!("{:.1}", 1000.0 * life.per_worker(life.deleted.manager_cpu_seconds)))
         }),
         row("kube-apiserver: CPU per created worker, s", &|life| {
             Some(format!("{:.3}", life.per_worker(life.created.api_server_cpu_seconds)))
@@ -126,11 +114,7 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
         row("idle: AWS calls and manager CPU seconds in ten minutes", &|life| {
             let idle = life.idle.as_ref()?;
             let factor = 600.0 / idle.seconds;
-            Some(format!(
-                "{:.0}, {:.2}",
-                calls(idle) * factor,
-                idle.manager_cpu_seconds * factor
-            ))
+            Some(format!("{:.0}, {:.2}", calls(idle) * factor, idle.manager_cpu_seconds * factor))
         }),
         row("restart: AWS calls, manager CPU seconds, seconds", &|life| {
             let restarted = &life.restarted;
@@ -190,12 +174,8 @@ fn by_provider<T>(title: &str, measured: &[T], of: impl Fn(&T) -> &Provider, row
 fn buckets(measured: &[Buckets]) -> String {
     let row = |title: &str, cell: &dyn Fn(&Buckets) -> String| row(title, measured, |one| Some(cell(one)));
     let rows = [
-        row("seconds until all are ready", &|one| {
-            format!("{:.1}", one.created.seconds)
-        }),
-        row("bound by the bucket of RunInstances", &|one| {
-            format!("{:.1}", one.bound_seconds)
-        }),
+        row("seconds until all are ready", &|one| format!("{:.1}", one.created.seconds)),
+        row("bound by the bucket of RunInstances", &|one| format!("{:.1}", one.bound_seconds)),
         row("ratio", &|one| format!("{:.2}", one.ratio())),
         row("AWS calls", &|one| one.created.all_calls().to_string()),
         row("throttled", &|one| {
@@ -203,10 +183,7 @@ fn buckets(measured: &[Buckets]) -> String {
             throttled.unwrap_or_default().to_string()
         }),
     ];
-    let title = format!(
-        "{MACHINES} machines against EC2's buckets, {} s pending",
-        PENDING.as_secs()
-    );
+    let title = format!("{MACHINES} machines against EC2's buckets, {} s pending", PENDING.as_secs());
     by_provider(&title, measured, |one| &one.provider, &rows)
 }
 
@@ -214,9 +191,7 @@ fn throttled_minutes(measured: &[ThrottledMinute]) -> String {
     let row = |title: &str, cell: &dyn Fn(&ThrottledMinute) -> String| row(title, measured, |one| Some(cell(one)));
     let rows = [
         row("AWS calls in the minute", &|one| one.minute.all_calls().to_string()),
-        row("seconds from its end until all are ready", &|one| {
-            format!("{:.1}", one.recovered.seconds)
-        }),
+        row("seconds from its end until all are ready", &|one| format!("{:.1}", one.recovered.seconds)),
         row("AWS calls after it", &|one| one.recovered.all_calls().to_string()),
     ];
     let title = format!("{MACHINES_OF_THE_MINUTE} machines meet a throttled minute");
@@ -239,12 +214,7 @@ fn ratios(goals: &[Goal]) -> String {
     }
     let rows = goals.iter().map(|goal| {
         let reached = if goal.is_reached() { "yes" } else { "**no**" };
-        vec![
-            goal.what.clone(),
-            format!("{:.2}", goal.measured),
-            format!("{:.2}", goal.most),
-            reached.to_owned(),
-        ]
+        vec![goal.what.clone(), format!("{:.2}", goal.measured), format!("{:.2}", goal.most), reached.to_owned()]
     });
     table(&["ratio", "measured", "at most", "reached"], &rows.collect::<Vec<_>>())
 }
@@ -263,10 +233,7 @@ mod tests {
 
     #[test]
     fn every_phase_of_a_life_has_its_counts() {
-        let phase = |action: &str, count| Phase {
-            calls: [(action.to_owned(), count)].into(),
-            ..Phase::default()
-        };
+        let phase = |action: &str, count| Phase { calls: [(action.to_owned(), count)].into(), ..Phase::default() };
         let life = Life {
             created: phase("RunInstances", 10),
             restarted: phase("DescribeInstances", 1),

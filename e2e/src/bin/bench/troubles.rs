@@ -66,9 +66,7 @@ impl Buckets {
 /// A hundred machines against EC2's buckets.
 pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     let name = provider.name();
-    progress(&format!(
-        "{MACHINES} machines against EC2's buckets, {name}: a world starts"
-    ));
+    progress(&format!("{MACHINES} machines against EC2's buckets, {name}: a world starts"));
     let field = Field::new(provider, "buckets").await?;
     field.aws().set_pending(PENDING);
     field.aws().throttle(1);
@@ -79,11 +77,7 @@ pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     let created = start.end(&field)?;
     field.end().await?;
     let queued = number(MACHINES) - BURST;
-    Ok(Buckets {
-        provider: provider.clone(),
-        bound_seconds: queued / REFILL + PENDING.as_secs_f64(),
-        created,
-    })
+    Ok(Buckets { provider: provider.clone(), bound_seconds: queued / REFILL + PENDING.as_secs_f64(), created })
 }
 
 fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
@@ -94,9 +88,7 @@ fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
 pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<ThrottledMinute> {
     let machines = MACHINES_OF_THE_MINUTE;
     let name = provider.name();
-    progress(&format!(
-        "{machines} machines meet a throttled minute, {name}: a world starts"
-    ));
+    progress(&format!("{machines} machines meet a throttled minute, {name}: a world starts"));
     let field = Field::new(provider, "minute").await?;
     field.aws().throttle(1);
     let fault = field.aws().fault(Fault::on_everything().error("RequestLimitExceeded"));
@@ -116,23 +108,14 @@ pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<Thro
     follow.until("all machines", DEADLINE, all_ready(machines)).await?;
     let recovered = start.end(&field)?;
     field.end().await?;
-    Ok(ThrottledMinute {
-        provider: provider.clone(),
-        minute,
-        recovered,
-    })
+    Ok(ThrottledMinute { provider: provider.clone(), minute, recovered })
 }
 
 /// One machine whose image does not exist.
 pub(crate) async fn wrong_image(provider: &Provider, minutes: u64) -> anyhow::Result<WrongImage> {
-    progress(&format!(
-        "one machine with a wrong image for {minutes} minutes, {}: a world starts",
-        provider.name()
-    ));
+    progress(&format!("one machine with a wrong image for {minutes} minutes, {}: a world starts", provider.name()));
     let field = Field::new(provider, "image").await?;
-    field
-        .aws()
-        .fault(Fault::on("RunInstances").error("InvalidAMIID.NotFound"));
+    field.aws().fault(Fault::on("RunInstances").error("InvalidAMIID.NotFound"));
     let mark = field.aws().mark();
     let calls = || {
         let journal = field.aws().journal_since(mark);
@@ -146,28 +129,17 @@ pub(crate) async fn wrong_image(provider: &Provider, minutes: u64) -> anyhow::Re
     .await?;
     // A plain sleep: the minutes are what is measured.
     tokio::time::sleep(Duration::from_mins(minutes)).await;
-    let minute_of = |at: Timestamp| {
-        began
-            .duration_until(at)
-            .as_secs()
-            .checked_div(60)
-            .and_then(|m| u64::try_from(m).ok())
-    };
+    let minute_of =
+        |at: Timestamp| began.duration_until(at).as_secs().checked_div(60).and_then(|m| u64::try_from(m).ok());
     let calls = calls();
     let counts = |action: Option<&str>| {
         let minute = |number: u64| {
             let in_minute = calls.matching(|call| call.at >= began && minute_of(call.at) == Some(number));
-            in_minute
-                .matching(|call| action.is_none_or(|action| call.action == action))
-                .len()
+            in_minute.matching(|call| action.is_none_or(|action| call.action == action)).len()
         };
         (0..minutes).map(minute).collect()
     };
-    let wrong = WrongImage {
-        provider: provider.clone(),
-        launches: counts(Some("RunInstances")),
-        calls: counts(None),
-    };
+    let wrong = WrongImage { provider: provider.clone(), launches: counts(Some("RunInstances")), calls: counts(None) };
     field.end().await?;
     Ok(wrong)
 }

@@ -57,10 +57,7 @@ pub(crate) fn show_plan(screen: &Screen, account: &Account, file: &str) -> anyho
     let arguments = ["plan", "-f", file];
     screen::command(&format!("$ capa-rs {}", arguments.join(" ")));
     let (code, plan) = provider(account, &arguments)?;
-    ensure!(
-        code == 2 && plan.contains("CreateVpc"),
-        "the plan ended with {code}: {plan}"
-    );
+    ensure!(code == 2 && plan.contains("CreateVpc"), "the plan ended with {code}: {plan}");
     screen.show(plan.trim_end())
 }
 
@@ -74,12 +71,7 @@ fn provider(account: &Account, arguments: &[&str]) -> anyhow::Result<(i32, Strin
 /// The rules with findings in a report.
 fn findings(report: &str) -> anyhow::Result<BTreeSet<String>> {
     let report: Value = serde_json::from_str(report)?;
-    let findings = report
-        .pointer("/findings")
-        .and_then(Value::as_array)
-        .context("a list of findings")?;
-    let rules = findings
-        .iter()
-        .filter_map(|finding| finding.pointer("/rule").and_then(Value::as_str));
+    let findings = report.pointer("/findings").and_then(Value::as_array).context("a list of findings")?;
+    let rules = findings.iter().filter_map(|finding| finding.pointer("/rule").and_then(Value::as_str));
     Ok(rules.map(str::to_owned).collect())
 }

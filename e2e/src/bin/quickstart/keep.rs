@@ -131,10 +131,7 @@ mod tests {
     use super::*;
 
     fn key(id: &str) -> AccessKey {
-        AccessKey {
-            access_key_id: id.to_owned(),
-            secret_access_key: format!("secret of {id}"),
-        }
+        AccessKey { access_key_id: id.to_owned(), secret_access_key: format!("secret of {id}") }
     }
 
     fn directions() -> String {

@@ -60,11 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run(flavor: Flavor, detached: Option<Detached>) -> anyhow::Result<()> {
     let mut screen = Screen::new();
-    let network = if flavor.is_brought() {
-        "a VPC that you bring"
-    } else {
-        "a network that our manager creates"
-    };
+    let network = if flavor.is_brought() { "a VPC that you bring" } else { "a network that our manager creates" };
     screen.introduce(&format!(
         "A cluster on {network}: the real Cluster API, kubeadm's providers, clusterctl and our manager, with moto, a \
          simulator of AWS's APIs, in place of AWS, and simulated nodes. Nothing leaves this host."

@@ -42,16 +42,10 @@ impl Reported {
 
 /// Adds a change to the report of other objects with the same content, or as a report of its own.
 fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condition) {
-    let same = news
-        .iter_mut()
-        .find(|known| known.types == [type_] && known.condition == *condition);
+    let same = news.iter_mut().find(|known| known.types == [type_] && known.condition == *condition);
     match same {
         Some(known) => known.names.push(name.to_owned()),
-        None => news.push(News {
-            names: vec![name.to_owned()],
-            types: vec![type_],
-            condition: condition.clone(),
-        }),
+        None => news.push(News { names: vec![name.to_owned()], types: vec![type_], condition: condition.clone() }),
     }
 }
 
@@ -59,9 +53,7 @@ fn add(news: &mut Vec<News>, name: &str, type_: &'static str, condition: &Condit
 fn merge_types(news: Vec<News>) -> Vec<News> {
     let mut merged: Vec<News> = Vec::new();
     for item in news {
-        let same = merged
-            .iter_mut()
-            .find(|known| known.names == item.names && known.condition == item.condition);
+        let same = merged.iter_mut().find(|known| known.names == item.names && known.condition == item.condition);
         match same {
             Some(known) => known.types.extend(item.types),
             None => merged.push(item),
@@ -90,13 +82,8 @@ impl News {
 
 /// The kind and the names, with the common prefix of the names written once: `Machine/workers-{a,b}`.
 pub(crate) fn objects(kind: &str, names: &[String]) -> String {
-    let split: Vec<(&str, &str)> = names
-        .iter()
-        .map(|name| {
-            name.rfind('-')
-                .map_or(("", name.as_str()), |dash| name.split_at(dash + 1))
-        })
-        .collect();
+    let split: Vec<(&str, &str)> =
+        names.iter().map(|name| name.rfind('-').map_or(("", name.as_str()), |dash| name.split_at(dash + 1))).collect();
     match split.as_slice() {
         [(prefix, _), _, ..] if split.iter().all(|(other, _)| other == prefix) => {
             let endings: Vec<&str> = split.iter().map(|(_, ending)| *ending).collect();
@@ -111,11 +98,7 @@ mod tests {
     use super::*;
 
     fn condition(status: &str, reason: &str) -> Condition {
-        Condition {
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message: String::new(),
-        }
+        Condition { status: status.to_owned(), reason: reason.to_owned(), message: String::new() }
     }
 
     fn says(name: &str, conditions: &[(&'static str, Condition)]) -> (String, Vec<(&'static str, Condition)>) {
@@ -130,10 +113,7 @@ mod tests {
     fn a_reported_condition_is_not_reported_again() {
         let mut reported = Reported::default();
         let waits = says("m-a", &[("Up", condition("False", "Waiting"))]);
-        assert_eq!(
-            lines(&reported.update(std::slice::from_ref(&waits))),
-            ["Machine/m-a  Up=False  Waiting"]
-        );
+        assert_eq!(lines(&reported.update(std::slice::from_ref(&waits))), ["Machine/m-a  Up=False  Waiting"]);
         assert_eq!(reported.update(&[waits]), []);
         let ready = says("m-a", &[("Up", condition("True", "Ready"))]);
         assert_eq!(lines(&reported.update(&[ready])), ["Machine/m-a  Up=True"]);
@@ -142,25 +122,15 @@ mod tests {
     #[test]
     fn objects_with_equal_conditions_share_a_report() {
         let mut reported = Reported::default();
-        let well = [
-            ("Known", condition("True", "Ready")),
-            ("Up", condition("True", "Ready")),
-        ];
-        let waits = [
-            ("Known", condition("True", "Ready")),
-            ("Up", condition("False", "Waiting")),
-        ];
+        let well = [("Known", condition("True", "Ready")), ("Up", condition("True", "Ready"))];
+        let waits = [("Known", condition("True", "Ready")), ("Up", condition("False", "Waiting"))];
         assert_eq!(
             lines(&reported.update(&[says("m-a", &well), says("m-b", &well)])),
             ["Machine/m-{a,b}  Known,Up=True"]
         );
         assert_eq!(
             lines(&Reported::default().update(&[says("m-a", &well), says("m-b", &waits)])),
-            [
-                "Machine/m-{a,b}  Known=True",
-                "Machine/m-a  Up=True",
-                "Machine/m-b  Up=False  Waiting"
-            ]
+            ["Machine/m-{a,b}  Known=True", "Machine/m-a  Up=True", "Machine/m-b  Up=False  Waiting"]
         );
     }
 

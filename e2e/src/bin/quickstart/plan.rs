@@ -68,20 +68,12 @@ pub(crate) async fn with_variables(
 
 /// The variables with the ids of what the user brings.
 fn ids<'a>(brought: &Brought<'a>) -> Vec<(String, &'a str)> {
-    let Brought {
-        network, load_balancer, ..
-    } = *brought;
+    let Brought { network, load_balancer, .. } = *brought;
     let mut variables = vec![
         ("AWS_VPC_ID".to_owned(), network.vpc_id.as_str()),
         ("AWS_NODE_SECURITY_GROUP_ID".to_owned(), &network.node_security_group_id),
-        (
-            "AWS_CONTROL_PLANE_SECURITY_GROUP_ID".to_owned(),
-            &network.control_plane_security_group_id,
-        ),
-        (
-            "AWS_CONTROL_PLANE_TARGET_GROUP_ARN".to_owned(),
-            &load_balancer.target_group_arn,
-        ),
+        ("AWS_CONTROL_PLANE_SECURITY_GROUP_ID".to_owned(), &network.control_plane_security_group_id),
+        ("AWS_CONTROL_PLANE_TARGET_GROUP_ARN".to_owned(), &load_balancer.target_group_arn),
         ("CONTROL_PLANE_ENDPOINT_HOST".to_owned(), &load_balancer.dns_name),
     ];
     for (letter, subnet) in ('A'..='Z').zip(network.private_subnet_ids()) {

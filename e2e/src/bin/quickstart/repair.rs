@@ -25,37 +25,22 @@ pub(crate) async fn route(
     screen.section("A route is deleted by hand, and comes back")?;
     let table = private_table(user).await?;
     let id = table.route_table_id().context("a route table with an id")?;
-    screen::command(&format!(
-        "$ aws ec2 delete-route --route-table-id {id} --destination-cidr-block {ANYWHERE}"
-    ));
+    screen::command(&format!("$ aws ec2 delete-route --route-table-id {id} --destination-cidr-block {ANYWHERE}"));
     let delete = user.ec2().delete_route().route_table_id(id);
     delete.destination_cidr_block(ANYWHERE).send().await?;
     screen.say("The manager looks every ten minutes, and at once when the AWSCluster changes:")?;
-    screen.show(&format!(
-        "$ kubectl annotate awscluster {cluster} example.org/look=again"
-    ))?;
+    screen.show(&format!("$ kubectl annotate awscluster {cluster} example.org/look=again"))?;
     let annotation = json!({"metadata": {"annotations": {"example.org/look": "again"}}});
     let clusters = environment.api(OURS, "AWSCluster").await?;
-    clusters
-        .patch(cluster, &PatchParams::default(), &Patch::Merge(annotation))
-        .await?;
+    clusters.patch(cluster, &PatchParams::default(), &Patch::Merge(annotation)).await?;
     eventually(WITHIN, "the route to be there again", async || {
         let back = private_table(user).await?;
-        ensure!(
-            back.route_table_id() == Some(id),
-            "there is no route to a NAT gateway yet"
-        );
+        ensure!(back.route_table_id() == Some(id), "there is no route to a NAT gateway yet");
         Ok(())
     })
     .await?;
     let created = "--field-selector=reason=SuccessfulCreateRoute";
-    let newest = [
-        "get",
-        "events",
-        created,
-        "--sort-by=.metadata.creationTimestamp",
-        "--no-headers",
-    ];
+    let newest = ["get", "events", created, "--sort-by=.metadata.creationTimestamp", "--no-headers"];
     let arguments = [&["--namespace", environment.namespace()][..], &newest].concat();
     screen.show(&format!("$ kubectl {} | tail -1", newest.join(" ")))?;
     let events = report::kubectl(environment.world().admin_kubeconfig(), &arguments)?;

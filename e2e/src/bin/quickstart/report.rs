@@ -59,9 +59,8 @@ pub(crate) fn without_empty_columns(table: &str) -> String {
     let rows = cells(table);
     let columns = rows.first().map_or(0, Vec::len);
     let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
-    let kept: Vec<usize> = (0..columns)
-        .filter(|column| rows.iter().skip(1).any(|row| !cell(row, *column).is_empty()))
-        .collect();
+    let kept: Vec<usize> =
+        (0..columns).filter(|column| rows.iter().skip(1).any(|row| !cell(row, *column).is_empty())).collect();
     let mut narrow = Table::new();
     narrow.load_style(NOTHING);
     for row in &rows {
@@ -84,10 +83,7 @@ fn cells(table: &str) -> Vec<Vec<String>> {
         let text: String = line.chars().take(end).skip(start).collect();
         text.trim().to_owned()
     };
-    table
-        .lines()
-        .map(|line| bounds.iter().map(|bounds| cell(line, *bounds)).collect())
-        .collect()
+    table.lines().map(|line| bounds.iter().map(|bounds| cell(line, *bounds)).collect()).collect()
 }
 
 /// Shows the number of the manager's calls for each action, and the actions that change something.
@@ -111,11 +107,7 @@ pub(crate) fn show_writes(screen: &Screen, environment: &TestEnvironment, machin
     let scraped = kubectl(environment.world().admin_kubeconfig(), &["get", "--raw", "/metrics"])?;
     let metrics = Metrics::parse(&scraped);
     let writes = |verb, subresource| {
-        let labels = [
-            ("resource", "awsmachines"),
-            ("verb", verb),
-            ("subresource", subresource),
-        ];
+        let labels = [("resource", "awsmachines"), ("verb", verb), ("subresource", subresource)];
         let sum = metrics.sum("apiserver_request_total", &labels);
         sum.with_context(|| format!("the API server counts no {verb} of AWSMachines"))
     };
@@ -132,10 +124,7 @@ pub(crate) fn show_writes(screen: &Screen, environment: &TestEnvironment, machin
 /// The lines of a table without the leading space of the first column.
 fn text(table: &Table) -> String {
     let table = table.trim_fmt();
-    let lines: Vec<&str> = table
-        .lines()
-        .map(|line| line.strip_prefix(' ').unwrap_or(line))
-        .collect();
+    let lines: Vec<&str> = table.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
     lines.join("\n")
 }
 
@@ -144,19 +133,11 @@ fn text(table: &Table) -> String {
 pub(crate) fn check_calls(account: &Account, is_brought: bool, machines: usize) -> anyhow::Result<()> {
     let changes = account.manager_journal().mutating();
     let counts = changes.counts();
-    let unexpected: Vec<&String> = counts
-        .keys()
-        .filter(|action| is_brought && !WRITES.contains(&action.as_str()))
-        .collect();
-    ensure!(
-        unexpected.is_empty(),
-        "the manager changed AWS by other calls as well: {unexpected:?}\n{changes}"
-    );
+    let unexpected: Vec<&String> =
+        counts.keys().filter(|action| is_brought && !WRITES.contains(&action.as_str())).collect();
+    ensure!(unexpected.is_empty(), "the manager changed AWS by other calls as well: {unexpected:?}\n{changes}");
     let launches = counts.get(LAUNCH).copied().unwrap_or_default();
-    ensure!(
-        launches == machines,
-        "{machines} machines took {launches} launches:\n{changes}"
-    );
+    ensure!(launches == machines, "{machines} machines took {launches} launches:\n{changes}");
     Ok(())
 }
 
@@ -181,10 +162,7 @@ pub(crate) fn check_untouched(before: &Value, after: &Value) -> anyhow::Result<(
     let different: Vec<String> = parts
         .filter(|(action, part)| after.get(action.as_str()) != Some(part))
         .map(|(action, part)| {
-            format!(
-                "{action}\n  before: {part}\n  after:  {}",
-                after.get(action).unwrap_or(&Value::Null)
-            )
+            format!("{action}\n  before: {part}\n  after:  {}", after.get(action).unwrap_or(&Value::Null))
         })
         .collect();
     bail!("AWS is not what it was:\n{}", different.join("\n"))
@@ -212,17 +190,11 @@ mod tests {
         );
         assert!(check_untouched(&before, &before.clone()).is_ok());
         let error = check_untouched(&before, &after).unwrap_err().to_string();
-        assert!(
-            error.contains("DescribeVpcs") && !error.contains("DescribeSubnets"),
-            "{error}"
-        );
+        assert!(error.contains("DescribeVpcs") && !error.contains("DescribeSubnets"), "{error}");
     }
 
     #[test]
     fn the_size_of_a_dump_is_the_number_of_things_in_it() {
-        assert_eq!(
-            size(&json!({"DescribeVpcs": [["a", "b"]], "DescribeSubnets": [["c"]], "DescribeVolumes": []})),
-            3
-        );
+        assert_eq!(size(&json!({"DescribeVpcs": [["a", "b"]], "DescribeSubnets": [["c"]], "DescribeVolumes": []})), 3);
     }
 }

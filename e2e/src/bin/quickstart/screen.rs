@@ -52,11 +52,7 @@ impl Screen {
         self.sections += 1;
         let (bold, plain) = if self.colours { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
         let number = self.sections;
-        writeln!(
-            &self.output,
-            "\n{bold}{number}. {title}{plain}  [{:.0} s]",
-            self.seconds()
-        )?;
+        writeln!(&self.output, "\n{bold}{number}. {title}{plain}  [{:.0} s]", self.seconds())?;
         Ok(())
     }
 

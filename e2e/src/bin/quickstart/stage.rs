@@ -86,16 +86,7 @@ impl<'a> Stage<'a> {
              ServiceAccount.",
         )?;
         let watch = Watch::new(&environment).await?;
-        Ok(Self {
-            flavor,
-            management,
-            environment,
-            user,
-            brings,
-            before: Value::Null,
-            manager,
-            watch,
-        })
+        Ok(Self { flavor, management, environment, user, brings, before: Value::Null, manager, watch })
     }
 
     pub(crate) async fn bring_up(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
@@ -144,8 +135,7 @@ impl<'a> Stage<'a> {
         self.before = before;
 
         screen.section("What is waited for, as the conditions say it")?;
-        self.until(screen, "all nodes to be ready", |seen| is_up(seen, WORKERS))
-            .await?;
+        self.until(screen, "all nodes to be ready", |seen| is_up(seen, WORKERS)).await?;
         let zones = zones(&self.watch.look(screen).await?);
         ensure!(zones.len() == CONTROL_PLANE, "the control plane is in {zones:?} alone");
         report::kubectl_get(screen, &self.environment, &["machine", "awsmachine"])?;
@@ -154,13 +144,7 @@ impl<'a> Stage<'a> {
 
     fn brought(&self) -> Option<Brought<'_>> {
         let Brings { network, load_balancer } = self.brings.as_ref()?;
-        Some(Brought {
-            environment: &self.environment,
-            user: &self.user,
-            network,
-            load_balancer,
-            cluster: CLUSTER,
-        })
+        Some(Brought { environment: &self.environment, user: &self.user, network, load_balancer, cluster: CLUSTER })
     }
 
     fn check_calls(&self, machines: usize) -> anyhow::Result<()> {
@@ -169,16 +153,11 @@ impl<'a> Stage<'a> {
 
     pub(crate) async fn grow(&mut self, screen: &mut Screen) -> anyhow::Result<()> {
         screen.section("Two workers more")?;
-        screen.show(&format!(
-            "$ kubectl scale machinedeployment {DEPLOYMENT} --replicas={MORE_WORKERS}"
-        ))?;
+        screen.show(&format!("$ kubectl scale machinedeployment {DEPLOYMENT} --replicas={MORE_WORKERS}"))?;
         let deployments = self.environment.api(CORE, "MachineDeployment").await?;
         let replicas = json!({"spec": {"replicas": MORE_WORKERS}});
-        deployments
-            .patch(DEPLOYMENT, &PatchParams::default(), &Patch::Merge(replicas))
-            .await?;
-        self.until(screen, "four workers to be ready", |seen| is_up(seen, MORE_WORKERS))
-            .await?;
+        deployments.patch(DEPLOYMENT, &PatchParams::default(), &Patch::Merge(replicas)).await?;
+        self.until(screen, "four workers to be ready", |seen| is_up(seen, MORE_WORKERS)).await?;
         self.check_calls(CONTROL_PLANE + MORE_WORKERS)
     }
 
@@ -187,9 +166,7 @@ impl<'a> Stage<'a> {
         let machines = self.watch.look(screen).await?;
         let victim = workers(&machines).next().context("a worker")?.clone();
         let provider_id = victim.data.pointer("/spec/providerID").and_then(Value::as_str);
-        let instance = provider_id
-            .and_then(|id| id.rsplit('/').next())
-            .context("an instance")?;
+        let instance = provider_id.and_then(|id| id.rsplit('/').next()).context("an instance")?;
         self.user.terminate(instance).await?;
         let name = victim.name_any();
         self.until(screen, "another machine in its place", |seen| {
@@ -208,12 +185,7 @@ impl<'a> Stage<'a> {
         let namespace = format!("--namespace={}", self.environment.namespace());
         let clusterctl: &Clusterctl = self.management.clusterctl();
         screen.show("$ clusterctl describe cluster demo")?;
-        screen.show(
-            clusterctl
-                .run(&["describe", "cluster", "demo", &namespace])
-                .await?
-                .trim_end(),
-        )?;
+        screen.show(clusterctl.run(&["describe", "cluster", "demo", &namespace]).await?.trim_end())?;
         let kubeconfig = self.kubeconfig().await?;
         let endpoints = self.management.world().endpoint_proxy();
         screen.show("\n$ clusterctl get kubeconfig demo > .quickstart/demo.kubeconfig")?;
@@ -238,10 +210,7 @@ impl<'a> Stage<'a> {
         screen.show("$ kubectl delete cluster demo")?;
         let clusters = self.environment.api(CORE, "Cluster").await?;
         clusters.delete("demo", &DeleteParams::default()).await?;
-        self.until(screen, "all objects to be gone", |seen| {
-            seen.values().all(Vec::is_empty)
-        })
-        .await?;
+        self.until(screen, "all objects to be gone", |seen| seen.values().all(Vec::is_empty)).await?;
 
         screen.section("What is left")?;
         let instances = self.user.live_instances().await?;
@@ -291,10 +260,7 @@ impl<'a> Stage<'a> {
         let folder = kubeconfig.parent().context("the kubeconfig lies in a folder")?;
         let stop = folder.join("stop");
         let namespace = self.environment.namespace();
-        report::kubectl(
-            kubeconfig,
-            &["config", "set-context", "--current", "--namespace", namespace],
-        )?;
+        report::kubectl(kubeconfig, &["config", "set-context", "--current", "--namespace", namespace])?;
         screen.section("It keeps running")?;
         let account = self.environment.aws();
         let kept = Kept {
@@ -367,11 +333,7 @@ fn zones(seen: &Seen) -> BTreeSet<String> {
     let machines = seen.get("Machine").into_iter().flatten();
     let planes = machines.filter(|machine| machine.labels().contains_key(CONTROL_PLANE_LABEL));
     let zone = |machine: &DynamicObject| {
-        machine
-            .data
-            .pointer("/status/failureDomain")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
+        machine.data.pointer("/status/failureDomain").and_then(Value::as_str).map(str::to_owned)
     };
     planes.filter_map(zone).collect()
 }

@@ -52,13 +52,7 @@ const KINDS: [(&str, &str, &[&str]); 4] = [
     (
         OURS,
         "AWSMachine",
-        &[
-            "IdentityReady",
-            "NetworkReady",
-            "BootstrapDataReady",
-            "InstanceReady",
-            "ControlPlaneTargetsReady",
-        ],
+        &["IdentityReady", "NetworkReady", "BootstrapDataReady", "InstanceReady", "ControlPlaneTargetsReady"],
     ),
     (CORE, "Machine", &[PHASE, "NodeReady"]),
 ];
@@ -124,13 +118,8 @@ impl Watch {
 impl Kind {
     async fn look(&mut self, screen: &Screen) -> anyhow::Result<Vec<DynamicObject>> {
         let listed = self.api.list(&ListParams::default()).await;
-        let listed = listed
-            .with_context(|| format!("list the objects of kind {}", self.name))?
-            .items;
-        let now: Vec<_> = listed
-            .iter()
-            .map(|object| (object.name_any(), says(object, self.types)))
-            .collect();
+        let listed = listed.with_context(|| format!("list the objects of kind {}", self.name))?.items;
+        let now: Vec<_> = listed.iter().map(|object| (object.name_any(), says(object, self.types))).collect();
         for news in self.reported.update(&now) {
             screen.event(&news.parts(self.name), news.message())?;
         }
@@ -147,11 +136,7 @@ fn says(object: &DynamicObject, types: &'static [&'static str]) -> Vec<(&'static
     types
         .iter()
         .filter_map(|type_| {
-            let condition = if *type_ == PHASE {
-                phase(object)
-            } else {
-                objects::condition(object, type_)
-            };
+            let condition = if *type_ == PHASE { phase(object) } else { objects::condition(object, type_) };
             Some((*type_, condition?))
         })
         .collect()
@@ -159,9 +144,5 @@ fn says(object: &DynamicObject, types: &'static [&'static str]) -> Vec<(&'static
 
 fn phase(object: &DynamicObject) -> Option<Condition> {
     let phase = object.data.pointer("/status/phase")?.as_str()?;
-    Some(Condition {
-        status: phase.to_owned(),
-        reason: String::new(),
-        message: String::new(),
-    })
+    Some(Condition { status: phase.to_owned(), reason: String::new(), message: String::new() })
 }

@@ -21,21 +21,13 @@ struct Refused {
 
 /// For each kind with rules about its creation.
 const REFUSED: [Refused; 4] = [
-    Refused {
-        kind: "AWSMachine",
-        spec: "{instanceType: t3.large, sshKeyName: \" key\"}",
-        change: "{sshKeyName: key}",
-    },
+    Refused { kind: "AWSMachine", spec: "{instanceType: t3.large, sshKeyName: \" key\"}", change: "{sshKeyName: key}" },
     Refused {
         kind: "AWSMachineTemplate",
         spec: "{template: {spec: {instanceType: t3.large, instanceID: i-1}}}",
         change: "{template: {spec: {instanceID: null}}}",
     },
-    Refused {
-        kind: "AWSCluster",
-        spec: "{region: eu-west-1, sshKeyName: \" key\"}",
-        change: "{region: eu-west-2}",
-    },
+    Refused { kind: "AWSCluster", spec: "{region: eu-west-1, sshKeyName: \" key\"}", change: "{region: eu-west-2}" },
     Refused {
         kind: "AWSClusterRoleIdentity",
         spec: "{roleARN: \"arn:aws:iam::111122223333:role/a\"}",
@@ -58,10 +50,7 @@ fn what_is_stored_can_be_moved_restored_and_let_go() -> anyhow::Result<()> {
 
 /// As `clusterctl move` creates objects in the target: the API server names the manager of fields after the client.
 fn as_clusterctl() -> PostParams {
-    PostParams {
-        field_manager: Some("clusterctl".to_owned()),
-        ..PostParams::default()
-    }
+    PostParams { field_manager: Some("clusterctl".to_owned()), ..PostParams::default() }
 }
 
 /// Whoever makes the object anew is refused, also with what every user may write.
@@ -84,10 +73,7 @@ async fn arrives(table: &Table, refused: &Refused) -> anyhow::Result<()> {
     let restored = json!({"metadata": {"labels": {"velero.io/backup-name": "b", "velero.io/restore-name": "r"}}});
     let finalizer = format!("{}.infrastructure.cluster.x-k8s.io", refused.kind.to_lowercase());
     let with_finalizer = json!({"metadata": {"finalizers": [finalizer]}});
-    let moved = PostParams {
-        dry_run: true,
-        ..as_clusterctl()
-    };
+    let moved = PostParams { dry_run: true, ..as_clusterctl() };
     for (way, parameters, merge) in [
         ("moved", moved, json!({})),
         ("restored", dry_run(), restored),
@@ -105,12 +91,7 @@ async fn is_let_go(table: &Table, refused: &Refused) -> anyhow::Result<()> {
     let object = table.object(&json!({}), &json!({}))?;
     let stored = table.api.create(&as_clusterctl(), &object).await?;
     let name = stored.name_any();
-    merge(
-        table,
-        &name,
-        json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["example.org/kept"]}}),
-    )
-    .await?;
+    merge(table, &name, json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["example.org/kept"]}})).await?;
     is_unchangeable(table, &name, refused).await?;
 
     let annotations = json!([{"op": "add", "path": "/metadata/annotations", "value": {MARK: ""}}]);
@@ -127,19 +108,13 @@ async fn is_let_go(table: &Table, refused: &Refused) -> anyhow::Result<()> {
 }
 
 async fn merge(table: &Table, name: &str, patch: Value) -> anyhow::Result<DynamicObject> {
-    let patched = table
-        .api
-        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
+    let patched = table.api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
     patched.with_context(|| patch.to_string())
 }
 
 /// What the policies about changes and the schema refuse is refused.
 async fn is_unchangeable(table: &Table, name: &str, refused: &Refused) -> anyhow::Result<()> {
     let change = json!({"spec": yaml(refused.change)?});
-    let answer = table
-        .api
-        .patch(name, &PatchParams::default().dry_run(), &Patch::Merge(&change))
-        .await;
+    let answer = table.api.patch(name, &PatchParams::default().dry_run(), &Patch::Merge(&change)).await;
     refusal(answer.err().with_context(|| format!("{change} passes"))?).map(drop)
 }

@@ -10,21 +10,18 @@ const CREATION: &str = "capa-rs-create-only";
 
 #[test]
 fn a_role_identity_always_has_a_source_identity() -> anyhow::Result<()> {
-    table(
-        "AWSClusterRoleIdentity",
-        "{roleARN: \"arn:aws:iam::111122223333:role/a\"}",
-        async |table| {
-            table
-                .created(
-                    r"
+    table("AWSClusterRoleIdentity", "{roleARN: \"arn:aws:iam::111122223333:role/a\"}", async |table| {
+        table
+            .created(
+                r"
 no source | {} | spec.sourceIdentityRef is required: name the identity
 a source | {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}} |
 ",
-                )
-                .await?;
-            table
-                .changed(
-                    r#"
+            )
+            .await?;
+        table
+            .changed(
+                r#"
 another source | {spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}
     | {spec: {sourceIdentityRef: {kind: AWSClusterStaticIdentity, name: key}}} |
 no source any more | {spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}
@@ -36,12 +33,11 @@ no source any more under the mark of a move
 everything else | {spec: {sourceIdentityRef: {kind: AWSClusterControllerIdentity, name: default}}}
     | {spec: {roleARN: "arn:aws:iam::111122223333:role/b", sessionName: s, allowedNamespaces: {}}} |
 "#,
-                )
-                .await?;
-            table.covers(IMMUTABLE, 1, 3).await?;
-            table.covers(CREATION, 1, RULES_AT_CREATION).await
-        },
-    )
+            )
+            .await?;
+        table.covers(IMMUTABLE, 1, 3).await?;
+        table.covers(CREATION, 1, RULES_AT_CREATION).await
+    })
 }
 
 #[test]
@@ -84,41 +80,37 @@ a label value that is none | {allowedNamespaces: {selector: {matchLabels: {a: "b
 /// All tests share the only identity of this kind, so this test stores nothing.
 #[test]
 fn there_is_one_controller_identity_and_it_stays_as_it_is() -> anyhow::Result<()> {
-    table(
-        "AWSClusterControllerIdentity",
-        "{allowedNamespaces: {}}",
-        async |table| {
-            table
-                .created(
-                    r"
+    table("AWSClusterControllerIdentity", "{allowedNamespaces: {}}", async |table| {
+        table
+            .created(
+                r"
 another name | {} | the only AWSClusterControllerIdentity is named default
 ",
-                )
-                .await?;
-            table.covers(CREATION, 1, RULES_AT_CREATION).await?;
-            let api = table.api.clone();
-            let named = json!({"metadata": {"generateName": null, "name": "default"}});
-            let default: DynamicObject = table.object(&json!({}), &named)?;
-            match api.create(&PostParams::default(), &default).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.code == 409 => {
-                    assert!(api.create(&dry_run(), &default).await.is_err(), "its name is admitted");
-                }
-                Err(error) => return Err(error.into()),
+            )
+            .await?;
+        table.covers(CREATION, 1, RULES_AT_CREATION).await?;
+        let api = table.api.clone();
+        let named = json!({"metadata": {"generateName": null, "name": "default"}});
+        let default: DynamicObject = table.object(&json!({}), &named)?;
+        match api.create(&PostParams::default(), &default).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                assert!(api.create(&dry_run(), &default).await.is_err(), "its name is admitted");
             }
-            let judged = PatchParams::default().dry_run();
-            for (what, change, refused) in [
-                ("a label", json!({"metadata": {"labels": {"a": "b"}}}), ""),
-                (
-                    "other namespaces",
-                    json!({"spec": {"allowedNamespaces": {"list": ["team-a"]}}}),
-                    "the spec of an AWSClusterControllerIdentity is immutable",
-                ),
-            ] {
-                let answer = api.patch("default", &judged, &Patch::Merge(change)).await;
-                table.judge(what, refused, answer)?;
-            }
-            table.covers(IMMUTABLE, 1, 3).await
-        },
-    )
+            Err(error) => return Err(error.into()),
+        }
+        let judged = PatchParams::default().dry_run();
+        for (what, change, refused) in [
+            ("a label", json!({"metadata": {"labels": {"a": "b"}}}), ""),
+            (
+                "other namespaces",
+                json!({"spec": {"allowedNamespaces": {"list": ["team-a"]}}}),
+                "the spec of an AWSClusterControllerIdentity is immutable",
+            ),
+        ] {
+            let answer = api.patch("default", &judged, &Patch::Merge(change)).await;
+            table.judge(what, refused, answer)?;
+        }
+        table.covers(IMMUTABLE, 1, 3).await
+    })
 }

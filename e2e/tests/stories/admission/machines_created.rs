@@ -142,9 +142,7 @@ fn an_inconsistent_machine_is_not_created() -> anyhow::Result<()> {
         for (length, refused) in [(253, ""), (254, "noProxy lists IP addresses")] {
             for host in [host_of(length), format!(".{}", host_of(length))] {
                 let spec = format!("{{ignition: {{version: \"3.1\", proxy: {{noProxy: [\"{host}\"]}}}}}}");
-                table
-                    .creation(&format!("a host of {length} characters"), &spec, refused)
-                    .await?;
+                table.creation(&format!("a host of {length} characters"), &spec, refused).await?;
             }
         }
         table
@@ -167,18 +165,10 @@ fn a_template_of_inconsistent_machines_is_not_created() -> anyhow::Result<()> {
         table.templates_created(MACHINES).await?;
         let of_one_machine = "belong to one machine: leave them out of the template";
         for (what, spec, refused) in [
-            (
-                "tied to no host",
-                "tenancy: host, hostAffinity: host",
-                "hostAffinity host in a template needs hostID",
-            ),
+            ("tied to no host", "tenancy: host, hostAffinity: host", "hostAffinity host in a template needs hostID"),
             ("a providerID", "providerID: \"aws:///eu-west-1a/i-1\"", of_one_machine),
             ("an instanceID", "instanceID: i-1", of_one_machine),
-            (
-                "a machine's secrets",
-                "cloudInit: {secretPrefix: p, secretCount: 1}",
-                of_one_machine,
-            ),
+            ("a machine's secrets", "cloudInit: {secretPrefix: p, secretCount: 1}", of_one_machine),
         ] {
             let spec = format!("{{template: {{spec: {{{spec}}}}}}}");
             table.creation(what, &spec, refused).await?;

@@ -86,8 +86,7 @@ impl Table {
     /// Tests the creation of templates of such objects.
     async fn templates_created(&mut self, cases: &str) -> anyhow::Result<()> {
         for [what, spec, refused] in rows(cases)? {
-            self.creation(&what, &format!("{{template: {{spec: {spec}}}}}"), &refused)
-                .await?;
+            self.creation(&what, &format!("{{template: {{spec: {spec}}}}}"), &refused).await?;
         }
         Ok(())
     }
@@ -129,10 +128,7 @@ impl Table {
             (words, Ok(_)) => anyhow::bail!("{kind}, {what}: should be refused with {words:?}"),
             (words, Err(error)) => {
                 let message = refusal(error).with_context(|| format!("{kind}, {what}"))?;
-                ensure!(
-                    message.contains(words),
-                    "{kind}, {what}: {words:?} is not in {message:?}"
-                );
+                ensure!(message.contains(words), "{kind}, {what}: {words:?} is not in {message:?}");
                 self.refusals.insert(message);
             }
         }
@@ -145,9 +141,7 @@ impl Table {
         let policies = self.environment.api(ADMISSION, "ValidatingAdmissionPolicy").await?;
         let spec = policies.get(policy).await?.data["spec"].take();
         let validations = spec["validations"].as_array().cloned().unwrap_or_default();
-        let messages = validations
-            .iter()
-            .filter_map(|validation| validation["message"].as_str());
+        let messages = validations.iter().filter_map(|validation| validation["message"].as_str());
         let tried = |message: &&str| {
             // A rule with a separate message for each case begins each of them like its plain message.
             let begin = message.split(':').next().unwrap_or(message);
@@ -155,11 +149,7 @@ impl Table {
             refusals.any(|refusal| refusal.contains(policy) && refusal.contains(begin))
         };
         let seen = (messages.filter(tried).count(), validations.len());
-        ensure!(
-            seen == (rules, all),
-            "{policy}, {}: {seen:?} rules have refused something",
-            self.kind
-        );
+        ensure!(seen == (rules, all), "{policy}, {}: {seen:?} rules have refused something", self.kind);
         Ok(())
     }
 }
@@ -179,9 +169,7 @@ fn rows<const CELLS: usize>(table: &str) -> anyhow::Result<Vec<[String; CELLS]>>
     }
     let cells = |row: String| {
         let cells: Vec<String> = row.split(" |").map(|cell| cell.trim().to_owned()).collect();
-        cells
-            .try_into()
-            .map_err(|_| anyhow!("a row without {CELLS} cells: {row}"))
+        cells.try_into().map_err(|_| anyhow!("a row without {CELLS} cells: {row}"))
     };
     rows.into_iter().map(cells).collect()
 }
@@ -195,10 +183,7 @@ fn refusal(error: kube::Error) -> anyhow::Result<String> {
 }
 
 fn dry_run() -> PostParams {
-    PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    }
+    PostParams { dry_run: true, ..PostParams::default() }
 }
 
 fn yaml(text: &str) -> anyhow::Result<Value> {

@@ -30,21 +30,12 @@ fn a_change_has_one_verdict_for_every_kind_of_request() -> anyhow::Result<()> {
             (json!({"spec": {"instanceType": "t3.small"}}), true),
         ] {
             let replaced = table.api.get(&name).await?;
-            let replaced = DynamicObject {
-                data: super::merged(&replaced.data, &change),
-                ..replaced
-            };
+            let replaced = DynamicObject { data: super::merged(&replaced.data, &change), ..replaced };
             let applied = super::merged(&json!({"apiVersion": super::OURS, "kind": table.kind}), &change);
             let operation = json!([{"op": "add", "path": "/spec", "value": replaced.data["spec"]}]);
             let answers = [
                 ("PUT", table.api.replace(&name, &PostParams::default(), &replaced).await),
-                (
-                    "merge patch",
-                    table
-                        .api
-                        .patch(&name, &PatchParams::default(), &Patch::Merge(&change))
-                        .await,
-                ),
+                ("merge patch", table.api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await),
                 (
                     "JSON patch",
                     table
@@ -63,19 +54,13 @@ fn a_change_has_one_verdict_for_every_kind_of_request() -> anyhow::Result<()> {
                     Ok(_) => assert!(!refused, "{way}: {change} passes"),
                     Err(error) => {
                         let message = refusal(error)?;
-                        assert!(
-                            refused && message.contains("capa-rs-machine-immutable"),
-                            "{way}: {message}"
-                        );
+                        assert!(refused && message.contains("capa-rs-machine-immutable"), "{way}: {message}");
                     }
                 }
             }
         }
         let spec = &table.api.get(&name).await?.data["spec"];
-        assert_eq!(
-            (&spec["instanceType"], &spec["additionalTags"]),
-            (&json!("t3.large"), &json!({"a": "b"}))
-        );
+        assert_eq!((&spec["instanceType"], &spec["additionalTags"]), (&json!("t3.large"), &json!({"a": "b"})));
         Ok(())
     })
 }
@@ -85,12 +70,7 @@ fn every_change_of_an_object_being_deleted_passes() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let stored = launched(table).await?;
         let name = stored.name_any();
-        let patch = async |patch: Value| {
-            table
-                .api
-                .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                .await
-        };
+        let patch = async |patch: Value| table.api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patch(json!({"metadata": {"finalizers": ["example.org/kept"]}})).await?;
         table.api.delete(&name, &DeleteParams::default()).await?;
         patch(json!({"spec": {"instanceID": null}, "metadata": {"labels": {"a": "b"}}})).await?;
@@ -118,10 +98,7 @@ fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {
             let status = eventually(WITHIN, &format!("{name} to be looked at"), async || {
                 let policy = policies.get(name).await?;
                 let status = policy.data["status"].clone();
-                ensure!(
-                    status["observedGeneration"] == json!(policy.metadata.generation),
-                    "not yet"
-                );
+                ensure!(status["observedGeneration"] == json!(policy.metadata.generation), "not yet");
                 Ok(status)
             })
             .await?;

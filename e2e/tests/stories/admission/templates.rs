@@ -12,13 +12,10 @@ const POLICY: &str = "capa-rs-template-immutable";
 
 #[test]
 fn machines_of_one_template_are_alike() -> anyhow::Result<()> {
-    table(
-        "AWSMachineTemplate",
-        "{template: {spec: {instanceType: t3.large}}}",
-        async |table| {
-            table
-                .changed(
-                    r#"
+    table("AWSMachineTemplate", "{template: {spec: {instanceType: t3.large}}}", async |table| {
+        table
+            .changed(
+                r#"
 nothing | {} | {spec: {template: {spec: {instanceType: t3.large}}}} |
 a schema default, said aloud | {} | {spec: {template: {spec: {hostAffinity: default}}}} |
 metadata of the template | {} | {metadata: {labels: {a: b}, annotations: {c: d}, finalizers: [example.org/kept]}} |
@@ -37,31 +34,26 @@ marked for a move first and changed then
     | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
     | {spec: {template: {spec: {publicIP: true}}}} | would change publicIP:
 "#,
-                )
-                .await?;
-            table.covers(POLICY, 1, 1).await
-        },
-    )
+            )
+            .await?;
+        table.covers(POLICY, 1, 1).await
+    })
 }
 
 #[test]
 fn clusters_of_one_template_are_alike() -> anyhow::Result<()> {
-    table(
-        "AWSClusterTemplate",
-        "{template: {spec: {region: eu-west-1}}}",
-        async |table| {
-            table
-                .changed(
-                    r"
+    table("AWSClusterTemplate", "{template: {spec: {region: eu-west-1}}}", async |table| {
+        table
+            .changed(
+                r"
 metadata of its clusters | {} | {spec: {template: {metadata: {labels: {a: b}}}}} |
 a field | {} | {spec: {template: {spec: {region: eu-west-2}}}}
     | would change region: create a template of another name, and let the ClusterClass refer to that one
 ",
-                )
-                .await?;
-            table.covers(POLICY, 1, 1).await
-        },
-    )
+            )
+            .await?;
+        table.covers(POLICY, 1, 1).await
+    })
 }
 
 /// All policies are on: a refused dry run stops the whole topology, also one of a field that may not change on
@@ -72,9 +64,7 @@ fn cluster_api_compares_templates_in_a_dry_run() -> anyhow::Result<()> {
                     additionalSecurityGroups: [{id: sg-1}]}}}";
     table("AWSMachineTemplate", smallest, async |table| {
         let api = table.api.clone();
-        let stored = api
-            .create(&PostParams::default(), &table.object(&json!({}), &json!({}))?)
-            .await?;
+        let stored = api.create(&PostParams::default(), &table.object(&json!({}), &json!({}))?).await?;
         let name = stored.name_any();
         for (field, value) in [
             ("instanceType", json!("t3.small")),

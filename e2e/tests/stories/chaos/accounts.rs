@@ -28,8 +28,7 @@ fn switched() -> anyhow::Result<()> {
         let manager = manager.flag("--sync-period=1s").start().await?;
         let identity = s.namespace();
         s.static_identity(identity, "{}", aws.key()).await?;
-        s.owned_with_identity("dev", "AWSClusterStaticIdentity", identity)
-            .await?;
+        s.owned_with_identity("dev", "AWSClusterStaticIdentity", identity).await?;
         s.infrastructure_provisioned("dev").await?;
         let steady = chaos.moments.usize(2..=4);
         for number in 0..steady {
@@ -83,11 +82,7 @@ fn switched() -> anyhow::Result<()> {
         s.identity_secret(identity, aws.key()).await?;
         s.gone(OURS, "AWSMachine", &["doomed"]).await?;
         let machines = s.machines_ready(all - 1).await?;
-        assert!(
-            machines
-                .iter()
-                .all(|machine| before.contains(text(machine, "/status/launch/instanceID")))
-        );
+        assert!(machines.iter().all(|machine| before.contains(text(machine, "/status/launch/instanceID"))));
         let live = s.ensure_one_instance_each().await?;
         chaos.report(&format!(
             "{all} machines, {} instances launched, {} calls in the other account ({} that \

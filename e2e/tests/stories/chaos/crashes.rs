@@ -72,11 +72,9 @@ fn crashes(storage: &Storage) -> anyhow::Result<()> {
         s.infrastructure_provisioned("dev").await?;
         let kept = template("workers", "").replace("cloudInit: {insecureSkipSecretsManager: true}", storage.delivery);
         let data = fixtures::bootstrap_secret("workers", "#cloud-config");
-        s.apply(&data.replace("format: cloud-config", &format!("format: {}", storage.format)))
-            .await?;
+        s.apply(&data.replace("format: cloud-config", &format!("format: {}", storage.format))).await?;
         s.apply(&kept).await?;
-        s.apply(&fixtures::machine_deployment("workers", "dev", storage.machines))
-            .await?;
+        s.apply(&fixtures::machine_deployment("workers", "dev", storage.machines)).await?;
         let mut unanswered = Vec::new();
         for _ in 0..kills {
             let at_least = chaos.moments.usize(1..=3);

@@ -31,18 +31,11 @@ fn early_deletions() -> anyhow::Result<()> {
         // Each zone has its own timing, and some instances are not running yet when they are deleted.
         for zone in &s.network.zones {
             let delay = ANSWER.mul_f64(chaos.moments.f64()) / DIVISOR;
-            aws.fault(
-                Fault::on("RunInstances")
-                    .in_subnet(&zone.private_subnet_id)
-                    .delay(delay),
-            );
+            aws.fault(Fault::on("RunInstances").in_subnet(&zone.private_subnet_id).delay(delay));
         }
         aws.set_pending(Duration::from_secs(chaos.moments.u64(0..=10)) / DIVISOR);
         aws.set_shutting_down(Duration::from_secs(chaos.moments.u64(0..=3)) / DIVISOR);
-        s.new_manager()
-            .flag(format!("--timing-divisor={DIVISOR}"))
-            .start()
-            .await?;
+        s.new_manager().flag(format!("--timing-divisor={DIVISOR}")).start().await?;
         s.cluster("dev").await?;
         for number in 0..MACHINES {
             s.machine(&format!("brief-{number}"), "dev", INLINE).await?;

@@ -61,19 +61,17 @@ fn leaders() -> anyhow::Result<()> {
         .await?;
         no_capacity.lift();
         first.resume()?;
-        let ended = eventually_by_polling(
-            WITHIN,
-            "the first to notice that it leads no more, and to end",
-            async || first.ended()?.context("it still runs"),
-        )
-        .await?;
+        let ended =
+            eventually_by_polling(WITHIN, "the first to notice that it leads no more, and to end", async || {
+                first.ended()?.context("it still runs")
+            })
+            .await?;
         ensure!(!ended.success(), "a leader that lost its lease ended with {ended}");
 
         // The call of the suspended leader may never have reached EC2. Its successor looks the instance up for this
         // safety age before it launches again.
         let looked_up = Timing::default().launch_lookup_age;
-        s.machines_ready_within(MACHINES as usize, ALL_WITHIN + looked_up)
-            .await?;
+        s.machines_ready_within(MACHINES as usize, ALL_WITHIN + looked_up).await?;
         let live = s.ensure_one_instance_each().await?;
         let (launched, machines) = (s.ever_launched().len(), s.machines_ever_launched().len());
         s.delete_all_machines().await?;

@@ -53,20 +53,12 @@ impl Chaos {
     fn new(name: &'static str) -> anyhow::Result<Self> {
         let seed = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
         let seed = seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}"))?;
-        Ok(Self {
-            name,
-            seed,
-            moments: Rng::with_seed(seed),
-            began: Instant::now(),
-        })
+        Ok(Self { name, seed, moments: Rng::with_seed(seed), began: Instant::now() })
     }
 
     fn report(&self, result: &str) -> anyhow::Result<()> {
         let Self { name, seed, began, .. } = self;
-        report(&format!(
-            "{name}, seed {seed}, {} s: {result}",
-            began.elapsed().as_secs()
-        ))
+        report(&format!("{name}, seed {seed}, {} s: {result}", began.elapsed().as_secs()))
     }
 }
 
@@ -105,9 +97,7 @@ impl Scenario {
         let launches = self.aws().manager_journal().of("RunInstances");
         let effective = launches.calls().iter().filter(|call| !call.instance_ids.is_empty());
         let uid = |token: &str| token.rsplit_once('-').map_or(token, |(uid, _)| uid).to_owned();
-        effective
-            .filter_map(|call| call.parameter("ClientToken").map(uid))
-            .collect()
+        effective.filter_map(|call| call.parameter("ClientToken").map(uid)).collect()
     }
 
     /// The live instances by the machine in their tag.
@@ -115,9 +105,7 @@ impl Scenario {
         let mut machines: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for instance in self.user.live_instances().await? {
             let tag = instance.tags().iter().find(|tag| tag.key() == Some("MachineName"));
-            let machine = tag
-                .and_then(|tag| tag.value())
-                .context("an instance without MachineName")?;
+            let machine = tag.and_then(|tag| tag.value()).context("an instance without MachineName")?;
             let id = instance.instance_id.clone().context("an instance without an id")?;
             machines.entry(machine.to_owned()).or_default().push(id);
         }
@@ -140,8 +128,7 @@ impl Scenario {
     async fn delete_all_machines(&self) -> anyhow::Result<()> {
         for kind in ["MachineDeployment", "Machine"] {
             let api = self.api(CORE, kind).await?;
-            api.delete_collection(&DeleteParams::default(), &ListParams::default())
-                .await?;
+            api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         }
         self.no_machines_left().await
     }
@@ -153,11 +140,7 @@ impl Scenario {
             eventually(ALL_WITHIN, &format!("every {kind} to be gone"), async || {
                 let left = api.list(&ListParams::default()).await?.items;
                 let conditions = left.first().map(|object| object.data["status"]["conditions"].clone());
-                ensure!(
-                    left.is_empty(),
-                    "{} are left, the first says {conditions:?}",
-                    left.len()
-                );
+                ensure!(left.is_empty(), "{} are left, the first says {conditions:?}", left.len());
                 Ok(())
             })
             .await?;

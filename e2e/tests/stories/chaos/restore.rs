@@ -40,11 +40,7 @@ fn restored() -> anyhow::Result<()> {
         let (open, waiting) = later.split_at(OPEN);
         before(s, launched, open, waiting).await?;
         let snapshot = world.snapshot()?;
-        let doomed = [
-            chaos.moments.choice(launched),
-            chaos.moments.choice(open),
-            chaos.moments.choice(waiting),
-        ];
+        let doomed = [chaos.moments.choice(launched), chaos.moments.choice(open), chaos.moments.choice(waiting)];
         let doomed: Vec<&str> = doomed.into_iter().flatten().map(String::as_str).collect();
         s.machine("stranger", "dev", INLINE).await?;
         bootstrap_data(s, waiting).await?;
@@ -61,9 +57,7 @@ fn restored() -> anyhow::Result<()> {
         ensure!(live.values().all(|ids| ids.len() == 1), "doubled: {live:#?}");
         for name in names.iter().filter(|name| !doomed.contains(&name.as_str())) {
             let id = live.get(&format!("{}/{name}", s.namespace()));
-            let id = id
-                .and_then(|ids| ids.first())
-                .with_context(|| format!("{name} has no instance"))?;
+            let id = id.and_then(|ids| ids.first()).with_context(|| format!("{name} has no instance"))?;
             ensure!(instances.contains(id), "{name} was launched again: {}", s.launches());
         }
         s.delete_all_machines().await?;
@@ -99,15 +93,9 @@ async fn before(scenario: &Scenario, launched: &[String], open: &[String], waiti
     }
     eventually(WITHIN, "all machines to be as far as they get", async || {
         let attempts = scenario.machines().await?;
-        let attempts: Vec<_> = attempts
-            .iter()
-            .map(|machine| at(machine, "/status/launch/attempt").as_i64())
-            .collect();
+        let attempts: Vec<_> = attempts.iter().map(|machine| at(machine, "/status/launch/attempt").as_i64()).collect();
         let count = |attempt| attempts.iter().filter(|found| **found == Some(attempt)).count();
-        ensure!(
-            (count(0), count(1)) == (WAITING, LAUNCHED + OPEN),
-            "the attempts are {attempts:?}"
-        );
+        ensure!((count(0), count(1)) == (WAITING, LAUNCHED + OPEN), "the attempts are {attempts:?}");
         Ok(())
     })
     .await?;

@@ -21,15 +21,8 @@ impl Installed {
         let machines = environment.api(CORE, "Machine").await?;
         let machines = machines.list(&ListParams::default()).await?.items;
         let names: Vec<String> = machines.iter().map(ResourceExt::name_any).collect();
-        let arguments = [
-            "describe",
-            "cluster",
-            NAME,
-            "--namespace",
-            environment.namespace(),
-            "--show-conditions=all",
-            "--echo",
-        ];
+        let arguments =
+            ["describe", "cluster", NAME, "--namespace", environment.namespace(), "--show-conditions=all", "--echo"];
         eventually(WITHIN, "the cluster to be described", async || {
             let described = self.run(&arguments).await?;
             let described = comparable(&described, environment.namespace(), &names);

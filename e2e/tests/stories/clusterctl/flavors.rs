@@ -24,8 +24,7 @@ fn lives_and_dies(flavor: Flavor) -> anyhow::Result<()> {
         };
         flavor.prepare(&brought).await?;
         let before = s.user.dump().await?;
-        s.apply(&installed.generated(&load_balancer, Some(flavor)).await?)
-            .await?;
+        s.apply(&installed.generated(&load_balancer, Some(flavor)).await?).await?;
         flavor.publish(&brought).await?;
 
         let machines = s.api(CORE, "Machine").await?;

@@ -34,9 +34,7 @@ pub(crate) fn in_management_cluster(
         let cluster = Arc::new(ManagementCluster::start().await?);
         cluster.init().await?;
         let story = Story::new(name).in_world(cluster.world());
-        story
-            .run_async(async |environment| body(&cluster, environment).await)
-            .await?;
+        story.run_async(async |environment| body(&cluster, environment).await).await?;
         cluster.world().stop().await
     })
 }
@@ -74,9 +72,7 @@ impl Installed {
 
     /// clusterctl with the variables that the templates need for the network of the story.
     pub(super) fn clusterctl(&self) -> anyhow::Result<Clusterctl> {
-        let Scenario {
-            environment, network, ..
-        } = &self.scenario;
+        let Scenario { environment, network, .. } = &self.scenario;
         let subnets = network.private_subnet_ids();
         let [first, second, third] = subnets.as_slice() else {
             anyhow::bail!("{} zones", subnets.len());
@@ -91,10 +87,7 @@ impl Installed {
             .variable("AWS_SUBNET_ID_B", second)
             .variable("AWS_SUBNET_ID_C", third)
             .variable("AWS_NODE_SECURITY_GROUP_ID", &network.node_security_group_id)
-            .variable(
-                "AWS_CONTROL_PLANE_SECURITY_GROUP_ID",
-                &network.control_plane_security_group_id,
-            )
+            .variable("AWS_CONTROL_PLANE_SECURITY_GROUP_ID", &network.control_plane_security_group_id)
             .variable("AWS_AMI_ID", moto::IMAGE_ID)
             .variable("CONTROL_PLANE_ENDPOINT_HOST", &host))
     }

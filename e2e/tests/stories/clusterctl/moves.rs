@@ -29,14 +29,10 @@ impl Installed {
             "{{roleARN: 'arn:aws:iam::111122223333:role/reader', allowedNamespaces: {{}}, \
               sourceIdentityRef: {{kind: AWSClusterStaticIdentity, name: {IDENTITY}}}}}"
         );
-        self.scenario
-            .identity("AWSClusterRoleIdentity", ROLE_IDENTITY, &role)
-            .await?;
+        self.scenario.identity("AWSClusterRoleIdentity", ROLE_IDENTITY, &role).await?;
         self.owns_secret().await?;
         let disown = json!({"metadata": {"ownerReferences": null}});
-        self.identity_secrets()
-            .patch(IDENTITY, &PatchParams::default(), &Patch::Merge(&disown))
-            .await?;
+        self.identity_secrets().patch(IDENTITY, &PatchParams::default(), &Patch::Merge(&disown)).await?;
         self.owns_secret().await
     }
 
@@ -129,10 +125,7 @@ impl Installed {
         let mark = self.scenario.aws().mark();
         self.move_to(other).await?;
         let left = self.belongings().await?;
-        assert!(
-            left.is_subset(&for_every_namespace(&belongings)),
-            "{left:?} stays behind"
-        );
+        assert!(left.is_subset(&for_every_namespace(&belongings)), "{left:?} stays behind");
         assert_eq!(other.ready().await?, instances, "the same instances");
         assert_eq!(other.belongings().await?, belongings);
         let writes = self.scenario.aws().journal_since(mark).mutating();
@@ -159,9 +152,7 @@ impl Installed {
         // launch that begins in between. This write simulates such a launch.
         let node = json!({"status": {"nodeRef": {"name": "late"}}});
         let machines = scenario.api(CORE, "Machine").await?;
-        machines
-            .patch_status("late", &PatchParams::default(), &Patch::Merge(&node))
-            .await?;
+        machines.patch_status("late", &PatchParams::default(), &Patch::Merge(&node)).await?;
 
         let watch = async {
             let before = other.belongings().await?;
@@ -169,10 +160,7 @@ impl Installed {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 let there = other.belongings().await?;
                 // Checked once more: the launch may have ended between the two reads.
-                ensure!(
-                    there == before || !self.is_blocked().await?,
-                    "the move did not wait: {there:?}"
-                );
+                ensure!(there == before || !self.is_blocked().await?, "the move did not wait: {there:?}");
             }
             Ok(())
         };
@@ -211,8 +199,7 @@ mod long_stories {
         mostly_waits();
         installed("moves", async |home| {
             home.create_identity().await?;
-            home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY}))
-                .await?;
+            home.apply_cluster(json!({"kind": "AWSClusterStaticIdentity", "name": IDENTITY})).await?;
             home.store_old_template().await?;
             let away = home.beside().await?;
             let instances = home.ready().await?;
@@ -224,10 +211,7 @@ mod long_stories {
             away.moves_whole_to(home).await?;
             home.an_open_launch_holds_back_the_move_to(&away).await?;
 
-            away.scenario
-                .environment
-                .delete(CORE, "Cluster", NAME, NODES_WITHIN)
-                .await?;
+            away.scenario.environment.delete(CORE, "Cluster", NAME, NODES_WITHIN).await?;
             assert!(away.scenario.user.live_instances().await?.is_empty());
             away.end().await
         })

@@ -57,23 +57,14 @@ const VALUES: [(&str, &str); 14] = [
 const COMPOSITE: &str = include_str!("../../../../config/samples/crossplane-v2-composite/kind.yaml");
 
 async fn generate(clusterctl: &Clusterctl, namespace: &str, more: &[&str]) -> anyhow::Result<String> {
-    let arguments = [
-        "generate",
-        "cluster",
-        "dev",
-        "--infrastructure=aws-rs",
-        "--target-namespace",
-        namespace,
-    ];
+    let arguments = ["generate", "cluster", "dev", "--infrastructure=aws-rs", "--target-namespace", namespace];
     clusterctl.run(&[&arguments, more].concat()).await
 }
 
 /// The names in the output of `--list-variables`.
 fn variables(listed: &str) -> BTreeSet<String> {
     let entries = listed.lines().filter_map(|line| line.trim().strip_prefix("- "));
-    entries
-        .filter_map(|entry| entry.split_whitespace().next().map(str::to_owned))
-        .collect()
+    entries.filter_map(|entry| entry.split_whitespace().next().map(str::to_owned)).collect()
 }
 
 /// The variables in docs/templates.md with one of these letters.
@@ -83,9 +74,7 @@ fn documented(letters: &str) -> anyhow::Result<BTreeSet<String>> {
     let rows = text.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split(" | ");
         let (names, flavors) = (cells.next()?, cells.next()?);
-        let concerned = flavors
-            .split(' ')
-            .any(|flavor| flavor.len() == 1 && letters.contains(flavor));
+        let concerned = flavors.split(' ').any(|flavor| flavor.len() == 1 && letters.contains(flavor));
         concerned.then(|| names.split(", ").map(|name| name.trim_matches('`').to_owned()))
     });
     let names: BTreeSet<String> = rows.flatten().collect();
@@ -117,24 +106,12 @@ async fn a_cluster_of_the_class_is_the_same(environment: &TestEnvironment, plain
         Ok(found.next().with_context(|| format!("{kind} {name}"))?.data["spec"].clone())
     };
     let mut aws_cluster = spec("AWSCluster", "dev")?;
-    let endpoint = aws_cluster
-        .as_object_mut()
-        .and_then(|spec| spec.remove("controlPlaneEndpoint"));
+    let endpoint = aws_cluster.as_object_mut().and_then(|spec| spec.remove("controlPlaneEndpoint"));
     let cluster = environment.api(CORE, "Cluster").await?.get("dev").await?;
     assert_eq!(Some(&cluster.data["spec"]["controlPlaneEndpoint"]), endpoint.as_ref());
     one_is_like(environment, "AWSCluster", &aws_cluster).await?;
-    one_is_like(
-        environment,
-        "AWSMachineTemplate",
-        &spec("AWSMachineTemplate", "dev-control-plane")?,
-    )
-    .await?;
-    one_is_like(
-        environment,
-        "AWSMachineTemplate",
-        &spec("AWSMachineTemplate", "dev-md-0")?,
-    )
-    .await
+    one_is_like(environment, "AWSMachineTemplate", &spec("AWSMachineTemplate", "dev-control-plane")?).await?;
+    one_is_like(environment, "AWSMachineTemplate", &spec("AWSMachineTemplate", "dev-md-0")?).await
 }
 
 /// Waits for an object of the kind that belongs to the cluster and has all wanted fields.
@@ -174,9 +151,7 @@ mod long_stories {
             let namespace = environment.namespace();
             let clusterctl = VALUES
                 .iter()
-                .fold(cluster.clusterctl().clone(), |clusterctl, (name, value)| {
-                    clusterctl.variable(name, value)
-                });
+                .fold(cluster.clusterctl().clone(), |clusterctl, (name, value)| clusterctl.variable(name, value));
 
             let mut generated = BTreeMap::new();
             for (flavor, letters, lacks) in FLAVORS {
@@ -185,12 +160,7 @@ mod long_stories {
                 let mut expected = documented(letters)?;
                 expected.retain(|variable| !lacks.contains(&variable.as_str()));
                 assert_eq!(asked, expected, "{flavor}");
-                let counts = [
-                    "--flavor",
-                    flavor,
-                    "--control-plane-machine-count=3",
-                    "--worker-machine-count=2",
-                ];
+                let counts = ["--flavor", flavor, "--control-plane-machine-count=3", "--worker-machine-count=2"];
                 let yaml = generate(&clusterctl, namespace, &counts).await?;
                 assert!(!yaml.contains("${") && !yaml.contains("$$"), "{yaml}");
                 for object in objects::parse(&yaml)? {

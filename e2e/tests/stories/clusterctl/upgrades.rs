@@ -52,10 +52,7 @@ impl Installed {
         let machine = self.scenario.machine_ready("two").await?;
         assert_eq!(machine.data["spec"][NEW_FIELD], "there");
         let machines = self.scenario.api(OURS, "AWSMachine").await?;
-        let dry_run = PatchParams {
-            dry_run: true,
-            ..PatchParams::default()
-        };
+        let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
         let change = Patch::Merge(json!({"spec": {"instanceType": "t3.xlarge"}}));
         eventually(WITHIN, "the policies to hold again", async || {
             let changed = machines.patch("one", &dry_run, &change).await;
@@ -94,11 +91,7 @@ mod long_stories {
             home.run(&["upgrade", "apply", &to]).await?;
             assert!(home.takes_new_field().await?);
             assert_eq!(home.image().await?, Some(format!("localhost/capa-rs:{NEXT_VERSION}")));
-            let stored = home
-                .definition()
-                .await?
-                .status
-                .and_then(|status| status.stored_versions);
+            let stored = home.definition().await?.status.and_then(|status| status.stored_versions);
             assert_eq!(stored, Some(vec!["v1beta2".to_owned()]));
             let kept = home.scenario.machine_ready("one").await?;
             assert_eq!((kept.uid(), &kept.data["spec"]), (machine.uid(), &machine.data["spec"]));

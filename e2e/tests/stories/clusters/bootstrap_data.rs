@@ -31,18 +31,13 @@ mod long_stories {
 
     #[test]
     fn a_cluster_boots_with_ignition_by_presigned_urls() -> anyhow::Result<()> {
-        whole_clusters("presigned", async |s| {
-            boots_from_bucket(s, ["ignition: {version: '3.4'}"; 2], PRESIGNED).await
-        })
+        whole_clusters("presigned", async |s| boots_from_bucket(s, ["ignition: {version: '3.4'}"; 2], PRESIGNED).await)
     }
 
     #[test]
     fn a_cluster_boots_with_the_oldest_ignition() -> anyhow::Result<()> {
         // The user data of a worker has room for what it joins with, and the keys of a control plane do not fit.
-        let bootstraps = [
-            "ignition: {version: '2.3'}",
-            "ignition: {version: '2.3', storageType: UnencryptedUserData}",
-        ];
+        let bootstraps = ["ignition: {version: '2.3'}", "ignition: {version: '2.3', storageType: UnencryptedUserData}"];
         whole_clusters("oldest", async |s| boots_from_bucket(s, bootstraps, PRESIGNED).await)
     }
 
@@ -80,9 +75,7 @@ mod long_stories {
     #[test]
     fn a_cluster_boots_with_ignition_from_a_bucket() -> anyhow::Result<()> {
         // As in CAPA's template for Flatcar: the format alone says that the data is for Ignition.
-        whole_clusters("objects", async |s| {
-            boots_from_bucket(s, ["# ignition"; 2], PROFILES).await
-        })
+        whole_clusters("objects", async |s| boots_from_bucket(s, ["# ignition"; 2], PROFILES).await)
     }
 
     #[test]

@@ -15,10 +15,7 @@ async fn machine_in_phase(cluster: &KubeadmCluster<'_>, phase: &str) -> anyhow::
     let what = format!("a machine of {} to be {phase}", cluster.name);
     eventually(NODES_WITHIN, &what, async || {
         let machines = cluster.machines().await?;
-        let phases: Vec<_> = machines
-            .iter()
-            .map(|machine| machine.data["status"]["phase"].clone())
-            .collect();
+        let phases: Vec<_> = machines.iter().map(|machine| machine.data["status"]["phase"].clone()).collect();
         ensure!(phases.iter().any(|found| found == phase), "phases are {phases:?}");
         Ok(())
     })
@@ -77,22 +74,13 @@ mod long_stories {
         (CORE, "MachineDeployment", "-workers"),
         (OURS, "AWSMachineTemplate", "-control-plane"),
         (OURS, "AWSMachineTemplate", "-workers"),
-        (
-            "bootstrap.cluster.x-k8s.io/v1beta2",
-            "KubeadmConfigTemplate",
-            "-workers",
-        ),
+        ("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfigTemplate", "-workers"),
     ];
 
     #[test]
     fn a_whole_cluster_is_deleted_in_random_orders() -> anyhow::Result<()> {
         whole_clusters("random-orders", async |s| {
-            let pauses = [
-                Duration::ZERO,
-                Duration::ZERO,
-                Duration::from_secs(10),
-                Duration::from_secs(60),
-            ];
+            let pauses = [Duration::ZERO, Duration::ZERO, Duration::from_secs(10), Duration::from_secs(60)];
             for (number, pause) in pauses.into_iter().enumerate() {
                 let name = format!("order-{number}");
                 let cluster = s.kubeadm_cluster(&name).await?;

@@ -8,10 +8,7 @@ use crate::stories::machines::spread;
 mod long_stories {
     #[test]
     fn a_cluster_grows_to_five_control_planes_and_shrinks() -> anyhow::Result<()> {
-        super::through(
-            "more-growth",
-            &[(3, 3, [1, 1, 1]), (5, 0, [1, 2, 2]), (3, 2, [1, 1, 1])],
-        )
+        super::through("more-growth", &[(3, 3, [1, 1, 1]), (5, 0, [1, 2, 2]), (3, 2, [1, 1, 1])])
     }
 }
 

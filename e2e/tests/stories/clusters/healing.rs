@@ -36,11 +36,7 @@ spec:
 async fn replaced(cluster: &KubeadmCluster<'_>, sick: &BTreeSet<String>) -> anyhow::Result<()> {
     eventually(NODES_WITHIN, &format!("{sick:?} to be replaced"), async || {
         let machines = cluster.machines().await?;
-        let kept: Vec<_> = machines
-            .iter()
-            .map(instance_of)
-            .filter(|id| sick.contains(id))
-            .collect();
+        let kept: Vec<_> = machines.iter().map(instance_of).filter(|id| sick.contains(id)).collect();
         ensure!(kept.is_empty(), "these are still there: {kept:?}");
         Ok(())
     })
@@ -63,9 +59,7 @@ mod long_stories {
             cluster.change_workers(serde_json::json!({"replicas": 3})).await?;
             let never = eventually(NODES_WITHIN, "the third worker to run", async || {
                 let machines = cluster.machines().await?;
-                let waiting = machines
-                    .iter()
-                    .find(|machine| machine.data["status"]["phase"] == "Provisioned");
+                let waiting = machines.iter().find(|machine| machine.data["status"]["phase"] == "Provisioned");
                 let waiting = waiting.map(instance_of);
                 waiting.ok_or_else(|| anyhow::anyhow!("no machine is Provisioned"))
             })

@@ -99,15 +99,9 @@ spec:
                 "conditions": [{"type": "Available", "status": "True", "reason": "Available", "message": "",
                     "lastTransitionTime": "2026-01-01T00:00:00Z"}],
             }});
-            let stand_ins = scenario
-                .api("controlplane.cluster.x-k8s.io/v1alpha1", "StandIn")
-                .await?;
-            stand_ins
-                .patch_status("guest", &PatchParams::default(), &Patch::Merge(&hosted))
-                .await?;
-            scenario
-                .await_condition("guest", "ControlPlaneEndpointReady", "True", "Ready")
-                .await?;
+            let stand_ins = scenario.api("controlplane.cluster.x-k8s.io/v1alpha1", "StandIn").await?;
+            stand_ins.patch_status("guest", &PatchParams::default(), &Patch::Merge(&hosted)).await?;
+            scenario.await_condition("guest", "ControlPlaneEndpointReady", "True", "Ready").await?;
             guest.workers(2).await?;
             guest.ready(0, 2).await?;
 
@@ -115,14 +109,9 @@ spec:
             let nobodys = s.kubeadm_cluster_without_load_balancer("nobodys");
             host(&nobodys, &landlord).await?;
             scenario.apply(&nobodys.infrastructure()).await?;
-            scenario
-                .apply(&fixtures::cluster("nobodys", Some("AWSCluster")))
-                .await?;
+            scenario.apply(&fixtures::cluster("nobodys", Some("AWSCluster"))).await?;
             let data = join_data(&guest).await?;
-            let token = data
-                .split("token: ")
-                .nth(1)
-                .and_then(|rest| rest.split_whitespace().next());
+            let token = data.split("token: ").nth(1).and_then(|rest| rest.split_whitespace().next());
             let forged = data.replace(token.context("a token")?, "abcdef.0123456789abcdef");
             for (name, data) in [("stranger", forged), ("by-hand", data)] {
                 scenario.apply(&bootstrap_data(name, &data)).await?;
@@ -137,18 +126,12 @@ spec:
             })
             .await?;
             let log = scenario.environment.world().log("node-simulator")?;
-            assert!(
-                log.contains("the bootstrap token is refused"),
-                "a stranger tried to join"
-            );
+            assert!(log.contains("the bootstrap token is refused"), "a stranger tried to join");
             assert_eq!(node_of("stranger").await?, None);
 
             let calls = s.aws().manager_journal();
             let balancing = calls.matching(|call| call.service == "elasticloadbalancing");
-            assert!(
-                balancing.is_empty(),
-                "calls to load balancers without targets: {balancing}"
-            );
+            assert!(balancing.is_empty(), "calls to load balancers without targets: {balancing}");
             nobodys.delete().await?;
             guest.delete().await?;
             landlord.delete().await?;
@@ -159,10 +142,7 @@ spec:
     /// The bootstrap data with which a worker of this cluster joined.
     async fn join_data(cluster: &KubeadmCluster<'_>) -> anyhow::Result<String> {
         let machine = cluster.machines().await?.into_iter().next().context("a worker")?;
-        let name = machine.data["spec"]["bootstrap"]["dataSecretName"]
-            .as_str()
-            .context("a Secret")?
-            .to_owned();
+        let name = machine.data["spec"]["bootstrap"]["dataSecretName"].as_str().context("a Secret")?.to_owned();
         let secret = cluster.scenario.get("v1", "Secret", &name).await?;
         let value = secret.data["data"]["value"].as_str().context("bootstrap data")?;
         Ok(String::from_utf8(BASE64_STANDARD.decode(value)?)?)

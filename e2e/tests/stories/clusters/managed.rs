@@ -36,11 +36,7 @@ fn lives(story: &'static str, fields: &str) -> anyhow::Result<()> {
         let target = target.context("a target of the control plane")?;
         let targets = match target["classicLoadBalancerName"].as_str() {
             Some(name) => s.user.classic_instances(name).await?,
-            None => {
-                s.user
-                    .targets(target["targetGroupARN"].as_str().context("an ARN")?)
-                    .await?
-            }
+            None => s.user.targets(target["targetGroupARN"].as_str().context("an ARN")?).await?,
         };
         ensure!(targets.len() == 1, "the control plane machine is a target: {targets:?}");
         cluster.delete().await?;

@@ -28,10 +28,7 @@ mod long_stories {
                     let metrics = s.manager().metrics().await?;
                     let orphans = metrics.sum("capa_instances_without_machine", &[]);
                     let orphans = orphans.context("the manager has not counted orphaned instances yet")?;
-                    ensure!(
-                        orphans < 0.5,
-                        "the manager counts {orphans}: the neighbour's instances are no orphans"
-                    );
+                    ensure!(orphans < 0.5, "the manager counts {orphans}: the neighbour's instances are no orphans");
                     Ok(())
                 })
                 .await?;

@@ -49,11 +49,7 @@ fn each(objects: &BTreeMap<String, DynamicObject>, what: impl Fn(&DynamicObject)
 
 /// The owner references, regardless of their order.
 fn owners(object: &DynamicObject) -> Value {
-    let mut owners: Vec<_> = object
-        .owner_references()
-        .iter()
-        .map(|owner| json!(owner).to_string())
-        .collect();
+    let mut owners: Vec<_> = object.owner_references().iter().map(|owner| json!(owner).to_string()).collect();
     owners.sort();
     json!(owners)
 }
@@ -97,8 +93,7 @@ async fn wake_owners_of_templates(s: &Scenario) -> anyhow::Result<()> {
         for object in api.list(&ListParams::default()).await? {
             let seen = object.resource_version();
             let touch = json!({"metadata": {"annotations": {"example.org/touched-at": seen}}});
-            api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(touch))
-                .await?;
+            api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(touch)).await?;
         }
     }
     Ok(())
@@ -110,9 +105,8 @@ async fn label_reaches_machines(s: &Scenario, cluster: &KubeadmCluster<'_>) -> a
     cluster.change_workers(json!({"template": label})).await?;
     eventually(NODES_WITHIN, "the label to reach the worker", async || {
         let machines = objects(s, &KINDS[1..2]).await?;
-        let labelled = machines
-            .values()
-            .filter(|machine| machine.labels().get("team").is_some_and(|team| team == "blue"));
+        let labelled =
+            machines.values().filter(|machine| machine.labels().get("team").is_some_and(|team| team == "blue"));
         ensure!(labelled.count() == 1, "no AWSMachine has it");
         Ok(())
     })

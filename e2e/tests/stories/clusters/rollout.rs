@@ -37,12 +37,7 @@ async fn take_template(cluster: &KubeadmCluster<'_>, role: &str) -> anyhow::Resu
 
 /// The number of nodes of a cluster with the label that Cluster API gives nodes that may be interrupted.
 async fn interruptible_nodes(cluster: &KubeadmCluster<'_>) -> anyhow::Result<usize> {
-    let labelled = [
-        "get",
-        "nodes",
-        "--output=name",
-        "--selector=cluster.x-k8s.io/interruptible",
-    ];
+    let labelled = ["get", "nodes", "--output=name", "--selector=cluster.x-k8s.io/interruptible"];
     Ok(cluster.kubectl(&labelled).await?.lines().count())
 }
 
@@ -56,9 +51,7 @@ fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<
         let before = cluster.ready(control_plane, workers).await?;
 
         upgrade(s, &cluster).await?;
-        cluster
-            .machine_template("large", "      rootVolume: {size: 100}\n      spotMarketOptions: {}")
-            .await?;
+        cluster.machine_template("large", "      rootVolume: {size: 100}\n      spotMarketOptions: {}").await?;
         take_template(&cluster, "large").await?;
         let replaced = format!("all machines of {} to be others", cluster.name);
         eventually(NODES_WITHIN, &replaced, async || {
@@ -77,9 +70,7 @@ fn replaces_all(name: &str, control_plane: u32, workers: u32) -> anyhow::Result<
         let launches = s.aws().manager_journal().of("RunInstances");
         let large = |call: &&capa_e2e::aws_proxy::Call| {
             let sizes = call.parameters.iter();
-            sizes
-                .into_iter()
-                .any(|(name, value)| name.ends_with("Ebs.VolumeSize") && value == "100")
+            sizes.into_iter().any(|(name, value)| name.ends_with("Ebs.VolumeSize") && value == "100")
         };
         assert_eq!(launches.calls().iter().filter(large).count(), workers, "{launches}");
         let replaced = 2 * (control_plane + workers);

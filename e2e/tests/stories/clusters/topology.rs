@@ -52,28 +52,19 @@ async fn stays_for_three_periods(s: &Scenario) -> anyhow::Result<()> {
     let world = s.environment.world();
     let passes = async || {
         let core = world.core_metrics().await?;
-        let core = core.sum(
-            "controller_runtime_reconcile_total",
-            &[("controller", "topology/cluster")],
-        );
+        let core = core.sum("controller_runtime_reconcile_total", &[("controller", "topology/cluster")]);
         anyhow::Ok((core.unwrap_or_default(), s.manager().passes("awscluster").await?))
     };
     let before = made_objects(s).await?;
     let (began, (core, ours)) = (Instant::now(), passes().await?);
     loop {
         let now = made_objects(s).await?;
-        ensure!(
-            versions(&now) == versions(&before),
-            "objects changed without a change by the user"
-        );
+        ensure!(versions(&now) == versions(&before), "objects changed without a change by the user");
         let (core_now, ours_now) = passes().await?;
         if began.elapsed() >= 3 * PERIOD && core_now >= core + 3.0 && ours_now >= ours + 3.0 {
             return Ok(());
         }
-        ensure!(
-            began.elapsed() < NODES_WITHIN,
-            "core or the manager did not reconcile again"
-        );
+        ensure!(began.elapsed() < NODES_WITHIN, "core or the manager did not reconcile again");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -86,9 +77,8 @@ fn other_writers(objects: &BTreeMap<String, DynamicObject>) -> Vec<String> {
             let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
             fields.is_some_and(|fields| fields.get("f:spec").is_some())
         });
-        let others = specs
-            .filter_map(|entry| entry.manager.clone())
-            .filter(|manager| !WRITERS.contains(&manager.as_str()));
+        let others =
+            specs.filter_map(|entry| entry.manager.clone()).filter(|manager| !WRITERS.contains(&manager.as_str()));
         others.map(move |manager| format!("{manager} wrote the spec of {name}"))
     });
     writers.collect()
@@ -114,9 +104,7 @@ fn cluster(scenario: &Scenario, of_class: &KubeadmCluster<'_>) -> String {
 fn of_class_named(class: &str, name: &str, endpoint: Option<Value>, variables: &[(&str, Value)]) -> String {
     let common = [("region", json!(REGION)), ("imageID", json!(moto::IMAGE_ID))];
     let variables = common.iter().chain(variables);
-    let variables: Vec<Value> = variables
-        .map(|(name, value)| json!({"name": name, "value": value}))
-        .collect();
+    let variables: Vec<Value> = variables.map(|(name, value)| json!({"name": name, "value": value})).collect();
     let mut cluster = json!({
         "apiVersion": CORE,
         "kind": "Cluster",
@@ -151,13 +139,10 @@ mod long_stories {
             s.apply(MANAGED_CLASS).await?;
             // The names of load balancers do not resolve where the tests run.
             let variables = [("dnsResolutionCheck", json!("None")), ("zoneCount", json!(1))];
-            s.apply(&of_class_named("managed", &cluster.name, None, &variables))
-                .await?;
+            s.apply(&of_class_named("managed", &cluster.name, None, &variables)).await?;
             cluster.ready(1, 1).await?;
             let made = made_objects(s).await?;
-            let cluster_of_aws = made
-                .values()
-                .find(|object| object.data.pointer("/spec/network").is_some());
+            let cluster_of_aws = made.values().find(|object| object.data.pointer("/spec/network").is_some());
             let vpc = cluster_of_aws.and_then(|object| object.data.pointer("/status/network/vpc/id"));
             ensure!(vpc.is_some(), "no VPC: {cluster_of_aws:?}");
             let look = async || Ok(versions(&made_objects(s).await?));
@@ -169,54 +154,41 @@ mod long_stories {
 
     #[test]
     fn a_topology_rotates_a_template_for_a_changed_variable_only() -> anyhow::Result<()> {
-        tell_of_whole_clusters(
-            Story::new("topology").in_its_own_world(&[SYNC]),
-            &[FASTER, SYNC],
-            async |s| {
-                let cluster_of_class = s.kubeadm_cluster("dev").await?;
-                s.user.create_instance_profiles().await?;
-                s.apply(CLASS).await?;
-                s.apply(&cluster(s, &cluster_of_class)).await?;
-                cluster_of_class.ready(1, 1).await?;
+        tell_of_whole_clusters(Story::new("topology").in_its_own_world(&[SYNC]), &[FASTER, SYNC], async |s| {
+            let cluster_of_class = s.kubeadm_cluster("dev").await?;
+            s.user.create_instance_profiles().await?;
+            s.apply(CLASS).await?;
+            s.apply(&cluster(s, &cluster_of_class)).await?;
+            cluster_of_class.ready(1, 1).await?;
 
-                // The writes after the objects became ready are over.
-                let look = async || Ok(versions(&made_objects(s).await?));
-                settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
-                stays_for_three_periods(s).await?;
-                let after = made_objects(s).await?;
-                assert_eq!(other_writers(&after), Vec::<String>::new());
+            // The writes after the objects became ready are over.
+            let look = async || Ok(versions(&made_objects(s).await?));
+            settled("the objects", Duration::from_secs(5), NODES_WITHIN, look).await?;
+            stays_for_three_periods(s).await?;
+            let after = made_objects(s).await?;
+            assert_eq!(other_writers(&after), Vec::<String>::new());
 
-                let clusters = s.api(CORE, "Cluster").await?;
-                let mut changed = clusters.get("dev").await?;
-                if let Some(variables) = changed
-                    .data
-                    .pointer_mut("/spec/topology/variables")
-                    .and_then(Value::as_array_mut)
-                {
-                    variables.retain(|variable| variable["name"] != "workerMachineType");
-                    variables.push(json!({"name": "workerMachineType", "value": "t3.xlarge"}));
-                }
-                clusters
-                    .replace("dev", &kube::api::PostParams::default(), &changed)
-                    .await?;
-                eventually(NODES_WITHIN, "a larger worker to be launched", async || {
-                    let launches = s.aws().manager_journal().of("RunInstances");
-                    let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
-                    ensure!(large.len() == 1, "{launches}");
-                    Ok(())
-                })
-                .await?;
-                cluster_of_class.ready(1, 1).await?;
-                assert_eq!(
-                    s.aws().manager_journal().of("RunInstances").len(),
-                    3,
-                    "only the worker was replaced"
-                );
-                assert_eq!(other_writers(&made_objects(s).await?), Vec::<String>::new());
-
-                cluster_of_class.delete().await?;
+            let clusters = s.api(CORE, "Cluster").await?;
+            let mut changed = clusters.get("dev").await?;
+            if let Some(variables) = changed.data.pointer_mut("/spec/topology/variables").and_then(Value::as_array_mut)
+            {
+                variables.retain(|variable| variable["name"] != "workerMachineType");
+                variables.push(json!({"name": "workerMachineType", "value": "t3.xlarge"}));
+            }
+            clusters.replace("dev", &kube::api::PostParams::default(), &changed).await?;
+            eventually(NODES_WITHIN, "a larger worker to be launched", async || {
+                let launches = s.aws().manager_journal().of("RunInstances");
+                let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
+                ensure!(large.len() == 1, "{launches}");
                 Ok(())
-            },
-        )
+            })
+            .await?;
+            cluster_of_class.ready(1, 1).await?;
+            assert_eq!(s.aws().manager_journal().of("RunInstances").len(), 3, "only the worker was replaced");
+            assert_eq!(other_writers(&made_objects(s).await?), Vec::<String>::new());
+
+            cluster_of_class.delete().await?;
+            Ok(())
+        })
     }
 }

@@ -70,9 +70,7 @@ impl Scenario {
     pub(crate) async fn begin_whole_clusters(&self, flags: &[&str]) -> anyhow::Result<Value> {
         self.environment.world().start_kubeadm().await?;
         self.aws().set_nodes_report(true);
-        let manager = flags
-            .iter()
-            .fold(self.new_manager(), |manager, flag| manager.flag(*flag));
+        let manager = flags.iter().fold(self.new_manager(), |manager, flag| manager.flag(*flag));
         manager.start().await?;
         network(self).await
     }
@@ -134,18 +132,13 @@ fn only_ours_was_written(journal: &Journal) -> anyhow::Result<()> {
 
 /// Fails unless all writes were launches, the ends of what was launched, and registrations.
 pub(crate) fn only_machines_were_written(journal: &Journal) -> anyhow::Result<()> {
-    let foreign = journal
-        .mutating()
-        .matching(|call| !OUR_WRITES.contains(&call.action.as_str()));
+    let foreign = journal.mutating().matching(|call| !OUR_WRITES.contains(&call.action.as_str()));
     ensure!(foreign.is_empty(), "the manager wrote: {foreign}");
     let strangers: Vec<_> = instances_of(journal, "TerminateInstances")
         .difference(&instances_of(journal, "RunInstances"))
         .cloned()
         .collect();
-    ensure!(
-        strangers.is_empty(),
-        "the manager terminated instances that it had not launched: {strangers:?}"
-    );
+    ensure!(strangers.is_empty(), "the manager terminated instances that it had not launched: {strangers:?}");
     Ok(())
 }
 
@@ -158,10 +151,7 @@ pub(crate) fn instances_of(journal: &Journal, action: &str) -> BTreeSet<String> 
 
 /// The ids of the targets in a call.
 pub(crate) fn targets_of(call: &Call) -> Vec<String> {
-    let target = |number| {
-        call.parameter(&format!("Targets.member.{number}.Id"))
-            .map(str::to_owned)
-    };
+    let target = |number| call.parameter(&format!("Targets.member.{number}.Id")).map(str::to_owned);
     (1..).map_while(target).collect()
 }
 
@@ -180,9 +170,7 @@ fn only_ours_was_registered(journal: &Journal) -> anyhow::Result<()> {
             let arn = call.parameter("TargetGroupArn").unwrap_or_default();
             let group = last_word(arn.split('/').nth(1).unwrap_or_default());
             let targets = targets_of(call);
-            let are_ours = targets
-                .iter()
-                .all(|target| namespaces.get(target.as_str()) == Some(&group));
+            let are_ours = targets.iter().all(|target| namespaces.get(target.as_str()) == Some(&group));
             ensure!(are_ours, "a foreign registration was written: {call}");
         }
     }
@@ -215,10 +203,7 @@ impl KubeadmCluster<'_> {
     /// Applies the Cluster, the AWSCluster and a control plane with this many machines.
     pub(crate) async fn control_plane(&self, replicas: u32) -> anyhow::Result<()> {
         self.scenario.apply(&self.infrastructure()).await?;
-        let reference = format!(
-            "apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: {}",
-            self.name
-        );
+        let reference = format!("apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: {}", self.name);
         let reference = format!("infrastructureRef: {{{reference}}}");
         self.control_plane_on(replicas, &reference, "").await
     }
@@ -268,11 +253,7 @@ spec:
     }
 
     fn format(&self) -> &'static str {
-        if self.bootstrap.contains("ignition") {
-            "ignition"
-        } else {
-            "cloud-config"
-        }
+        if self.bootstrap.contains("ignition") { "ignition" } else { "cloud-config" }
     }
 
     /// The registration of its nodes. Ignition fills no name in: the kubelet takes that of the computer.
@@ -336,9 +317,7 @@ spec:
     pub(crate) async fn change_control_plane(&self, spec: Value) -> anyhow::Result<()> {
         let patch = json!({ "spec": spec });
         let name = &self.name;
-        self.scenario
-            .patch(CONTROL_PLANE, "KubeadmControlPlane", name, patch)
-            .await
+        self.scenario.patch(CONTROL_PLANE, "KubeadmControlPlane", name, patch).await
     }
 
     /// Merges a patch into the MachineDeployment.
@@ -351,10 +330,7 @@ spec:
     /// Waits until the cluster has exactly this many control plane machines and workers, each Ready (its node too) and
     /// up to date, and returns them.
     pub(crate) async fn ready(&self, control_plane: usize, workers: usize) -> anyhow::Result<Vec<DynamicObject>> {
-        let what = format!(
-            "{control_plane} control plane nodes and {workers} workers of {} to be ready",
-            self.name
-        );
+        let what = format!("{control_plane} control plane nodes and {workers} workers of {} to be ready", self.name);
         eventually(NODES_WITHIN, &what, async || {
             let machines = self.machines().await?;
             let planes = machines.iter().filter(|machine| is_control_plane(machine)).count();

@@ -49,10 +49,7 @@ mod long_stories {
     }
 
     async fn quiet(s: &Scenario) -> anyhow::Result<usize> {
-        settled("the calls of the manager", QUIET, WITHIN, async || {
-            Ok(s.aws().manager_journal().len())
-        })
-        .await
+        settled("the calls of the manager", QUIET, WITHIN, async || Ok(s.aws().manager_journal().len())).await
     }
 
     /// The calls since the first `from` ones.
@@ -60,10 +57,7 @@ mod long_stories {
         let journal: Journal = s.aws().manager_journal();
         let calls = journal.calls().iter().skip(from);
         let writes = calls.clone().filter(|call| call.is_mutating());
-        Calls {
-            writes: writes.count(),
-            all: calls.count(),
-        }
+        Calls { writes: writes.count(), all: calls.count() }
     }
 
     impl<'a> Side<'a> {
@@ -77,13 +71,7 @@ mod long_stories {
             let built = scenario.content().await?;
             ensure!(built.len() > before.len(), "nothing was built");
             let calls = vec![calls_since(scenario, from)];
-            Ok(Self {
-                scenario,
-                before,
-                dumped,
-                built,
-                calls,
-            })
+            Ok(Self { scenario, before, dumped, built, calls })
         }
 
         /// Changes an annotation of the AWSCluster, which makes both providers look at all that they have built, and
@@ -91,11 +79,7 @@ mod long_stories {
         async fn is_looked_at(&mut self) -> anyhow::Result<()> {
             let s = self.scenario;
             let from = s.aws().manager_journal().len();
-            s.change(
-                CLUSTER,
-                json!({"metadata": {"annotations": {"example.org/look": "again"}}}),
-            )
-            .await?;
+            s.change(CLUSTER, json!({"metadata": {"annotations": {"example.org/look": "again"}}})).await?;
             eventually(WITHIN, "a call", async || {
                 ensure!(s.aws().manager_journal().len() > from, "there is none");
                 Ok(())
@@ -103,10 +87,7 @@ mod long_stories {
             .await?;
             quiet(s).await?;
             self.calls.push(calls_since(s, from));
-            ensure!(
-                s.content().await? == self.built,
-                "a pass over what is complete has changed it"
-            );
+            ensure!(s.content().await? == self.built, "a pass over what is complete has changed it");
             Ok(())
         }
 
@@ -145,18 +126,9 @@ mod long_stories {
         let rows = rows(include_str!("../../../../docs/comparison.md"));
         let is_new = |difference: &&Difference| !rows.iter().any(|row| row.explains(difference));
         let unexplained: Vec<String> = found.iter().filter(is_new).map(Difference::to_string).collect();
-        ensure!(
-            unexplained.is_empty(),
-            "docs/comparison.md has no row for\n{}",
-            unexplained.join("\n")
-        );
-        let unused = rows
-            .iter()
-            .find(|row| !found.iter().any(|difference| row.explains(difference)));
-        ensure!(
-            unused.is_none(),
-            "nothing is like this row of docs/comparison.md: {unused:?}"
-        );
+        ensure!(unexplained.is_empty(), "docs/comparison.md has no row for\n{}", unexplained.join("\n"));
+        let unused = rows.iter().find(|row| !found.iter().any(|difference| row.explains(difference)));
+        ensure!(unused.is_none(), "nothing is like this row of docs/comparison.md: {unused:?}");
         Ok(())
     }
 
@@ -165,11 +137,8 @@ mod long_stories {
         mostly_waits();
         run_story(Story::new("compared"), async |s| {
             let world = Arc::new(LocalWorld::start_beside(s.environment.world()).await?);
-            let capa = Scenario::new(
-                Arc::new(TestEnvironment::new(world.clone(), "compared").await?),
-                "compared",
-            )
-            .await?;
+            let capa =
+                Scenario::new(Arc::new(TestEnvironment::new(world.clone(), "compared").await?), "compared").await?;
             world.start_capa(capa.aws()).await?;
             s.new_manager().start().await?;
             // One address for each of three NAT gateways, and as many for the load balancer.

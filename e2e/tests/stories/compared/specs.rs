@@ -16,10 +16,7 @@ pub(super) const CLUSTER: &str = "dev";
 pub(super) fn aws_clusters(networks: [&Network; 2]) -> Vec<(&'static str, String)> {
     let mut specs = of_own_networks();
     specs.extend(in_networks_of_the_user(networks));
-    specs
-        .into_iter()
-        .map(|(what, spec)| (what, aws_cluster(spec)))
-        .collect()
+    specs.into_iter().map(|(what, spec)| (what, aws_cluster(spec))).collect()
 }
 
 fn of_own_networks() -> Vec<(&'static str, Value)> {
@@ -34,18 +31,12 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
     let rule = |port: u16, sources: &str, source: &str| json!({"description": "of the spec", "protocol": "tcp", "fromPort": port, "toPort": port, sources: [source]});
     vec![
         ("the default", json!({})),
-        (
-            "network load balancer",
-            json!({"controlPlaneLoadBalancer": nlb(json!({}))}),
-        ),
+        ("network load balancer", json!({"controlPlaneLoadBalancer": nlb(json!({}))})),
         (
             "internal network load balancer",
             json!({"controlPlaneLoadBalancer": nlb(json!({"scheme": "internal", "crossZoneLoadBalancing": true}))}),
         ),
-        (
-            "internal classic load balancer",
-            json!({"controlPlaneLoadBalancer": {"scheme": "internal"}}),
-        ),
+        ("internal classic load balancer", json!({"controlPlaneLoadBalancer": {"scheme": "internal"}})),
         (
             "one zone, the default security group emptied",
             json!({"network": {"vpc": {"availabilityZoneUsageLimit": 1, "emptyRoutesDefaultVPCSecurityGroup": true}}}),
@@ -77,10 +68,7 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
                 },
             }),
         ),
-        (
-            "client addresses kept",
-            json!({"controlPlaneLoadBalancer": nlb(json!({"preserveClientIP": true}))}),
-        ),
+        ("client addresses kept", json!({"controlPlaneLoadBalancer": nlb(json!({"preserveClientIP": true}))})),
         (
             "secondary load balancer",
             json!({

@@ -53,13 +53,7 @@ fn difference(spec: &str, fact: &Fact, capa: &str, here: &str) -> Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            spec,
-            resource,
-            field,
-            capa,
-            here,
-        } = self;
+        let Self { spec, resource, field, capa, here } = self;
         write!(formatter, "| {spec} | {resource} | `{field}` | {capa} | {here} |")
     }
 }
@@ -85,13 +79,7 @@ pub(super) fn rows(document: &str) -> Vec<Row> {
 
 impl Row {
     pub(super) fn explains(&self, difference: &Difference) -> bool {
-        let Difference {
-            spec,
-            resource,
-            field,
-            capa,
-            here,
-        } = difference;
+        let Difference { spec, resource, field, capa, here } = difference;
         let values = [spec, resource, field, capa, here];
         self.cells.len() > values.len() && self.cells.iter().zip(values).all(|(cell, value)| is_like(value, cell))
     }
@@ -103,8 +91,7 @@ fn is_like(value: &str, pattern: &str) -> bool {
         None => value == pattern,
         Some((begin, rest)) => value.strip_prefix(begin).is_some_and(|value| {
             let ends = value.char_indices().map(|(place, _)| place).chain([value.len()]);
-            ends.into_iter()
-                .any(|place| is_like(value.get(place..).unwrap_or_default(), rest))
+            ends.into_iter().any(|place| is_like(value.get(place..).unwrap_or_default(), rest))
         }),
     }
 }

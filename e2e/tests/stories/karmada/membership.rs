@@ -79,11 +79,7 @@ subjects:
             fleet.gone(&name).await?;
             west.runs(0).await?;
             let cluster = fleet.left("west").await?;
-            ensure!(
-                !cluster.annotations().keys().any(|key| key.contains("membership")),
-                "{:?}",
-                cluster.metadata
-            );
+            ensure!(!cluster.annotations().keys().any(|key| key.contains("membership")), "{:?}", cluster.metadata);
             let roles: Api<ClusterRole> = Api::all(west.cluster.client().await?);
             let role = format!("karmada-controller-manager:karmada-{name}");
             ensure!(roles.get_opt(&role).await?.is_none(), "the role of Karmada is left");
@@ -119,17 +115,12 @@ subjects:
             ensure!(taken.contains(chosen), "{taken}");
             s.delete(CORE, "Cluster", "second").await?;
             let member = members(&fleet.client().await?).get(&name).await?;
-            assert!(
-                member.metadata.deletion_timestamp.is_none(),
-                "the member of another Cluster was deleted"
-            );
+            assert!(member.metadata.deletion_timestamp.is_none(), "the member of another Cluster was deleted");
             drop(second);
 
             // A Cluster of the same name in another namespace is another member.
             let neighbour = s.neighbour("other").await?;
-            fleet
-                .allow(&format!("{}, {}", s.namespace(), neighbour.namespace()))
-                .await?;
+            fleet.allow(&format!("{}, {}", s.namespace(), neighbour.namespace())).await?;
             let theirs = fleet.of_neighbour(&neighbour).await?;
             let _prod = theirs.member("prod", "eu-north-1").await?;
             theirs.joined("prod").await?;

@@ -52,11 +52,7 @@ impl<'a> Fleet<'a> {
 
     /// The Clusters of another namespace, for the same Karmada.
     async fn of_neighbour<'b>(&self, s: &'b Scenario) -> anyhow::Result<Fleet<'b>> {
-        let fleet = Fleet {
-            s,
-            karmada: self.karmada.clone(),
-            home: self.home.clone(),
-        };
+        let fleet = Fleet { s, karmada: self.karmada.clone(), home: self.home.clone() };
         fleet.run_controllers().await?;
         Ok(fleet)
     }
@@ -100,9 +96,7 @@ impl<'a> Fleet<'a> {
     }
 
     async fn joined(&self, name: &str) -> anyhow::Result<()> {
-        await_condition(self.s, name, "Joined", "True", "Joined")
-            .await
-            .map(drop)
+        await_condition(self.s, name, "Joined", "True", "Joined").await.map(drop)
     }
 
     /// The name of a Cluster as a member.

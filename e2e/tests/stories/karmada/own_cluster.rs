@@ -34,9 +34,7 @@ mod long_stories {
             let of_network: BTreeSet<_> = s.network.zones.iter().map(|zone| zone.name.as_str()).collect();
             assert_eq!(zones, of_network);
             eventually_by_polling(STEP_WITHIN, "the app in the cluster", async || {
-                cluster
-                    .kubectl(&["get", "deployment", "web", "--namespace=default"])
-                    .await
+                cluster.kubectl(&["get", "deployment", "web", "--namespace=default"]).await
             })
             .await?;
 

@@ -39,14 +39,7 @@ async fn put_subnets(scenario: &Scenario, subnet: &Kind) -> anyhow::Result<()> {
 /// The security group of nodes as an ACK object.
 async fn put_nodes(scenario: &Scenario, group: &Kind, synced: &str) -> anyhow::Result<()> {
     let fields = json!({"id": scenario.network.node_security_group_id});
-    put(
-        scenario,
-        group,
-        "nodes",
-        json!({"name": "nodes"}),
-        status(synced, fields),
-    )
-    .await
+    put(scenario, group, "nodes", json!({"name": "nodes"}), status(synced, fields)).await
 }
 
 /// The scenario's subnets and security group as ACK objects.
@@ -91,13 +84,10 @@ mod long_stories {
             foreign_cluster(s, &foreign, "dev").await?;
             let [subnet, group] = kinds(s).await?;
             machine(s, "composed", "dev", ENTRIES).await?;
-            s.machine_condition_false("composed", "NetworkReady", "NotFound")
-                .await?;
+            s.machine_condition_false("composed", "NetworkReady", "NotFound").await?;
             put_nodes(s, &group, "False").await?;
             put_subnets(s, &subnet).await?;
-            let message = s
-                .machine_condition_false("composed", "NetworkReady", "NotReady")
-                .await?;
+            let message = s.machine_condition_false("composed", "NetworkReady", "NotReady").await?;
             assert!(message.contains("SecurityGroup/nodes"), "{message}");
             assert!(s.launches().is_empty(), "{}", s.launches());
 
@@ -105,14 +95,8 @@ mod long_stories {
             let ready = s.machine_ready("composed").await?;
             let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
             assert_eq!(launch.region, REGION);
-            assert_eq!(
-                launch.values("NetworkInterface.1.SecurityGroupId"),
-                [&s.network.node_security_group_id]
-            );
-            assert_eq!(
-                ready.data["status"]["network"]["sources"]["securityGroups.all"],
-                "SecurityGroup/nodes"
-            );
+            assert_eq!(launch.values("NetworkInterface.1.SecurityGroupId"), [&s.network.node_security_group_id]);
+            assert_eq!(ready.data["status"]["network"]["sources"]["securityGroups.all"], "SecurityGroup/nodes");
             s.assert_mutating(&[("RunInstances", 1)]);
             for kind in [&foreign, &subnet, &group] {
                 kind.forget(s).await?;

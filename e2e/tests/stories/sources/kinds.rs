@@ -27,18 +27,13 @@ mod long_stories {
             let kind = Kind::new("moons.example.org", "Moonscape");
             let source = |name: &str| format!("{{apiGroup: {}, kind: {}, name: {name}}}", kind.group, kind.name);
             machine(s, "early", "dev", &source("first")).await?;
-            let message = s
-                .machine_condition_false("early", "NetworkReady", "NoKindMatch")
-                .await?;
+            let message = s.machine_condition_false("early", "NetworkReady", "NoKindMatch").await?;
             assert!(message.contains("Moonscape in group moons.example.org"), "{message}");
 
             // The kind appears, and nothing says how to read it.
             s.apply(&definition(&kind)).await?;
             let message = s.machine_condition_false("early", "NetworkReady", "NotFound").await?;
-            assert!(
-                message.contains("AWSNetworkMapping moonscape.moons.example.org"),
-                "{message}"
-            );
+            assert!(message.contains("AWSNetworkMapping moonscape.moons.example.org"), "{message}");
             // The kind gets the label of the contract, and no permission.
             s.apply(&kind.definition()).await?;
             publish(s, &kind, "first").await?;
@@ -67,11 +62,7 @@ mod long_stories {
             publish(s, &kind, "second").await?;
             s.machine_ready("late").await?;
             s.assert_mutating(&[("RunInstances", 2)]);
-            let for_core = format!(
-                "{}-{}",
-                cluster.plural(),
-                FOR_CORE.rsplit('/').next().unwrap_or_default()
-            );
+            let for_core = format!("{}-{}", cluster.plural(), FOR_CORE.rsplit('/').next().unwrap_or_default());
             roles.delete(&for_core, &DeleteParams::default()).await?;
             kind.forget(s).await
         })

@@ -43,8 +43,7 @@ fn a_mapping_turns_a_composite_into_a_network() -> anyhow::Result<()> {
     story("mapping", async |s| {
         let kind = Kind::new("platform.example.org", "XAWSNetwork");
         s.apply(&definition(&kind)).await?;
-        s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]"))
-            .await?;
+        s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]")).await?;
         s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
         let zone = s.network.zones.last().expect("a zone");
         let published = network(s);
@@ -57,36 +56,20 @@ fn a_mapping_turns_a_composite_into_a_network() -> anyhow::Result<()> {
             })
         };
         kind.cluster(s, "dev", status("False")).await?;
-        s.patch(
-            &kind.api_version(),
-            &kind.name,
-            "dev",
-            json!({"spec": {"region": published["region"]}}),
-        )
-        .await?;
+        s.patch(&kind.api_version(), &kind.name, "dev", json!({"spec": {"region": published["region"]}})).await?;
         let own = "xawsnetwork.platform.example.org";
         // An invalid expression says which one, on the mapping and on the machine.
         s.apply(&mapping(own, &kind, "self.status.")).await?;
         s.machine("composed", "dev", INLINE).await?;
-        let invalid = s
-            .condition("AWSNetworkMapping", own, "Ready", "False", "InvalidExpression")
-            .await?;
+        let invalid = s.condition("AWSNetworkMapping", own, "Ready", "False", "InvalidExpression").await?;
         assert!(invalid.message.contains("spec.fields.subnets"), "{}", invalid.message);
-        let message = s
-            .machine_condition_false("composed", "NetworkReady", "NotReady")
-            .await?;
+        let message = s.machine_condition_false("composed", "NetworkReady", "NotReady").await?;
         assert!(message.contains(own), "{message}");
 
         s.apply(&mapping(own, &kind, SUBNETS)).await?;
-        s.condition("AWSNetworkMapping", own, "Ready", "True", "Compiled")
-            .await?;
-        let message = s
-            .machine_condition_false("composed", "NetworkReady", "NotReady")
-            .await?;
-        assert!(
-            message.contains("readyWhen") || message.contains("XAWSNetwork/dev"),
-            "{message}"
-        );
+        s.condition("AWSNetworkMapping", own, "Ready", "True", "Compiled").await?;
+        let message = s.machine_condition_false("composed", "NetworkReady", "NotReady").await?;
+        assert!(message.contains("readyWhen") || message.contains("XAWSNetwork/dev"), "{message}");
         assert!(s.launches().is_empty(), "{}", s.launches());
 
         kind.publish(s, "dev", status("True")).await?;
@@ -109,8 +92,7 @@ mod long_stories {
             s.user.create_bucket(&bucket).await?;
             let kind = Kind::new("bucket.example.org", "BucketNetwork");
             s.apply(&definition(&kind)).await?;
-            s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]"))
-                .await?;
+            s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]")).await?;
             s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
             let own = "bucketnetwork.bucket.example.org";
             let storage = "    bootstrapStorage: \"{'s3': {'bucket': self.status.bucket}}\"\n  authority: Allowed\n";
@@ -128,8 +110,7 @@ mod long_stories {
             s.patch(&kind.api_version(), &kind.name, "dev", region).await?;
 
             let data = fixtures::bootstrap_secret("one", "{}");
-            s.apply(&data.replace("format: cloud-config", "format: ignition"))
-                .await?;
+            s.apply(&data.replace("format: cloud-config", "format: ignition")).await?;
             s.apply(&machines::machine("one", "dev", "publicIP: false")).await?;
             let ready = s.machine_ready("one").await?;
             let uid = ready.metadata.uid.unwrap_or_default();
@@ -153,19 +134,8 @@ mod long_stories {
             s.apply(&mapping(&name, &kind, bomb)).await?;
             let many: Vec<usize> = (0..20_000).collect();
             let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-            apply_with_status(
-                s,
-                &kind.api_version(),
-                &kind.name,
-                "bomb",
-                json!({"many": many}),
-                status,
-            )
-            .await?;
-            let source = format!(
-                "{{apiGroup: {}, kind: {}, name: bomb, mapping: {name}}}",
-                kind.group, kind.name
-            );
+            apply_with_status(s, &kind.api_version(), &kind.name, "bomb", json!({"many": many}), status).await?;
+            let source = format!("{{apiGroup: {}, kind: {}, name: bomb, mapping: {name}}}", kind.group, kind.name);
             machine(s, "victim", "dev", &source).await?;
             let message = s.machine_condition_false("victim", "NetworkReady", "TooLarge").await?;
             assert!(message.contains("BombNetwork/bomb"), "{message}");

@@ -129,8 +129,7 @@ mod long_stories {
             let cluster = fixtures::cluster("dev", Some(name)).replace("infrastructure.cluster.x-k8s.io", group);
             s.apply(&cluster).await?;
             s.machine(MACHINE, "dev", INLINE).await?;
-            s.machine_condition_false(MACHINE, "InstanceReady", "WaitingForClusterInfrastructure")
-                .await?;
+            s.machine_condition_false(MACHINE, "InstanceReady", "WaitingForClusterInfrastructure").await?;
 
             s.apply(&definition(&kind)).await?;
             s.apply(&mapping(&kind)).await?;
@@ -142,8 +141,7 @@ mod long_stories {
             waits(s, "NotReady", "XNetwork/dev").await?;
             publish(s, &kind, "dev", json!({"ready": true})).await?;
             waits(s, "MissingField", "region").await?;
-            s.patch(&kind.api_version(), name, "dev", json!({"spec": {"region": REGION}}))
-                .await?;
+            s.patch(&kind.api_version(), name, "dev", json!({"spec": {"region": REGION}})).await?;
             let status = json!({"subnets": "hunter2", "nodeGroup": s.network.node_security_group_id});
             publish(s, &kind, "dev", status).await?;
             waits(s, "WrongType", "subnets").await?;
@@ -214,13 +212,7 @@ mod long_stories {
             });
             publish(s, &kind, "guest", status).await?;
             waits(s, "WrongType", "region").await?;
-            s.patch(
-                &kind.api_version(),
-                &kind.name,
-                "guest",
-                json!({"spec": {"region": REGION}}),
-            )
-            .await?;
+            s.patch(&kind.api_version(), &kind.name, "guest", json!({"spec": {"region": REGION}})).await?;
             s.machine_ready(MACHINE).await?;
             take_away(s, &kind, "guest").await?;
             outlives(s).await?;
@@ -294,14 +286,7 @@ mod long_stories {
             s.apply(&balancer.readable_by(FOR_US, "[get]")).await?;
             waits(s, "NotFound", "LoadBalancer/api").await?;
             let put = async |synced: &str, vpc: Value| {
-                ack::put(
-                    s,
-                    &balancer,
-                    "api",
-                    json!({}),
-                    ack::status(synced, json!({"vpcID": vpc})),
-                )
-                .await
+                ack::put(s, &balancer, "api", json!({}), ack::status(synced, json!({"vpcID": vpc}))).await
             };
             put("False", Value::Null).await?;
             waits(s, "NotReady", "ACK.ResourceSynced").await?;

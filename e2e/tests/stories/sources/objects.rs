@@ -37,9 +37,7 @@ fn config_maps_and_secrets_place_machines_under_a_foreign_kind() -> anyhow::Resu
         s.apply(&secret(s, "outputs", false)).await?;
         let message = s.machine_condition_false("mapped", "NetworkReady", "NotFound").await?;
         assert!(message.contains("ConfigMap/network"), "{message}");
-        let message = s
-            .machine_condition_false("hidden", "NetworkReady", "NotAllowed")
-            .await?;
+        let message = s.machine_condition_false("hidden", "NetworkReady", "NotAllowed").await?;
         assert!(message.contains("network-source"), "{message}");
         assert!(!message.contains("subnet-"), "{message}");
 
@@ -53,10 +51,7 @@ fn config_maps_and_secrets_place_machines_under_a_foreign_kind() -> anyhow::Resu
         for (name, source) in [("mapped", "ConfigMap/network"), ("hidden", "Secret/outputs")] {
             let ready = s.machine_ready(name).await?;
             for field in ["region", "subnets", "securityGroups.all"] {
-                assert_eq!(
-                    ready.data["status"]["network"]["sources"][field], source,
-                    "{name}: {field}"
-                );
+                assert_eq!(ready.data["status"]["network"]["sources"][field], source, "{name}: {field}");
             }
         }
         s.assert_mutating(&[("RunInstances", 2)]);
@@ -89,11 +84,7 @@ fn a_tenants_config_map_gives_no_authority_and_leaks_no_value() -> anyhow::Resul
         let system = json!({"sigs.k8s.io/cluster-api-provider-aws/cluster/other": "hunter2"});
         for (name, network, reason) in [
             ("role", with("identityRef", role), "AuthorityNotAllowed"),
-            (
-                "profile",
-                with("instanceProfiles", json!({"worker": "hunter2"})),
-                "AuthorityNotAllowed",
-            ),
+            ("profile", with("instanceProfiles", json!({"worker": "hunter2"})), "AuthorityNotAllowed"),
             ("bucket", with("bootstrapStorage", bucket), "AuthorityNotAllowed"),
             (
                 "target-group",

@@ -43,10 +43,7 @@ pub(super) async fn inputs(s: &Scenario, elsewhere: &Network) -> anyhow::Result<
 /// Sets or, with null, removes a field by its path.
 fn set(spec: &mut Value, path: &str, value: Value) {
     let (parents, field) = path.rsplit_once('.').unwrap_or(("", path));
-    let place = parents
-        .split('.')
-        .filter(|part| !part.is_empty())
-        .fold(spec, |place, part| &mut place[part]);
+    let place = parents.split('.').filter(|part| !part.is_empty()).fold(spec, |place, part| &mut place[part]);
     if value.is_null() {
         place.as_object_mut().map(|fields| fields.remove(field));
     } else {
@@ -59,44 +56,14 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
     let foreign = &elsewhere.zones[0].private_subnet_id;
     let group = &elsewhere.node_security_group_id;
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/nowhere/0123456789abcdef";
-    let wrong = |input, path, value, condition, says| WrongField {
-        input,
-        path,
-        value,
-        condition,
-        says,
-    };
+    let wrong = |input, path, value, condition, says| WrongField { input, path, value, condition, says };
     let not_ready = |reason| Some(("Ready", reason));
     let usable = |reason| Some(("NetworkReady", reason));
     vec![
-        wrong(
-            "no region",
-            "region",
-            Value::Null,
-            not_ready("InvalidSpec"),
-            "spec.region".into(),
-        ),
-        wrong(
-            "a zone as region",
-            "region",
-            json!("eu-west-1a"),
-            None,
-            "spec.region".into(),
-        ),
-        wrong(
-            "a region in capitals",
-            "region",
-            json!("EU-WEST-1"),
-            None,
-            "spec.region".into(),
-        ),
-        wrong(
-            "no network",
-            "network",
-            Value::Null,
-            not_ready("NothingDeclared"),
-            "declares no subnet".into(),
-        ),
+        wrong("no region", "region", Value::Null, not_ready("InvalidSpec"), "spec.region".into()),
+        wrong("a zone as region", "region", json!("eu-west-1a"), None, "spec.region".into()),
+        wrong("a region in capitals", "region", json!("EU-WEST-1"), None, "spec.region".into()),
+        wrong("no network", "network", Value::Null, not_ready("NothingDeclared"), "declares no subnet".into()),
         wrong(
             "a subnet that does not exist",
             "network.subnets",
@@ -125,20 +92,8 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
             usable("Conflict"),
             "eu-west-1f".into(),
         ),
-        wrong(
-            "subnets as a text",
-            "network.subnets",
-            json!("subnet-1"),
-            None,
-            "subnets".into(),
-        ),
-        wrong(
-            "a VPC that does not exist",
-            "network.vpc.id",
-            json!(NO_VPC),
-            not_ready("NotFound"),
-            NO_VPC.into(),
-        ),
+        wrong("subnets as a text", "network.subnets", json!("subnet-1"), None, "subnets".into()),
+        wrong("a VPC that does not exist", "network.vpc.id", json!(NO_VPC), not_ready("NotFound"), NO_VPC.into()),
         wrong(
             "a security group that does not exist",
             "network.securityGroupOverrides.node",
@@ -174,13 +129,7 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
             None,
             "nowhere".into(),
         ),
-        wrong(
-            "a tag that AWS reserves",
-            "additionalTags",
-            json!({"aws:team": "a"}),
-            None,
-            "aws:".into(),
-        ),
+        wrong("a tag that AWS reserves", "additionalTags", json!({"aws:team": "a"}), None, "aws:".into()),
         wrong(
             "a kind of identity that does not exist",
             "identityRef",
@@ -188,20 +137,8 @@ fn wrong_fields(s: &Scenario, elsewhere: &Network) -> Vec<WrongField> {
             None,
             "identityRef.kind".into(),
         ),
-        wrong(
-            "a path as region",
-            "region",
-            json!("../x"),
-            not_ready("InvalidSpec"),
-            "spec.region".into(),
-        ),
-        wrong(
-            "two words as region",
-            "region",
-            json!("US EAST"),
-            not_ready("InvalidSpec"),
-            "spec.region".into(),
-        ),
+        wrong("a path as region", "region", json!("../x"), not_ready("InvalidSpec"), "spec.region".into()),
+        wrong("two words as region", "region", json!("US EAST"), not_ready("InvalidSpec"), "spec.region".into()),
         wrong(
             "a host as region",
             "region",
@@ -232,10 +169,7 @@ async fn identities(s: &Scenario) -> anyhow::Result<Vec<WrongInput>> {
     let name = |suffix: &str| format!("{}-{suffix}", s.namespace());
     let of = |input, suffix: &str, says: &str, mend: String| {
         let cluster = format!("cluster-{suffix}");
-        let reference = format!(
-            "  identityRef: {{kind: AWSClusterStaticIdentity, name: {}}}",
-            name(suffix)
-        );
+        let reference = format!("  identityRef: {{kind: AWSClusterStaticIdentity, name: {}}}", name(suffix));
         WrongInput {
             input,
             objects: with_cluster(&cluster, &s.unmanaged(&cluster, &reference)),
@@ -261,29 +195,9 @@ async fn identities(s: &Scenario) -> anyhow::Result<Vec<WrongInput>> {
     }
     let secret = |suffix: &str| Scenario::identity_secret_yaml(&name(suffix), &key);
     Ok(vec![
-        of(
-            "an identity that does not exist",
-            "missing",
-            &name("missing"),
-            right("missing"),
-        ),
-        of(
-            "an identity for another namespace",
-            "withheld",
-            "allowedNamespaces",
-            right("withheld"),
-        ),
-        of(
-            "an identity without its Secret",
-            "secretless",
-            "Secret",
-            secret("secretless"),
-        ),
-        of(
-            "a revoked access key",
-            "revoked",
-            "correct the Secret",
-            secret("revoked"),
-        ),
+        of("an identity that does not exist", "missing", &name("missing"), right("missing")),
+        of("an identity for another namespace", "withheld", "allowedNamespaces", right("withheld")),
+        of("an identity without its Secret", "secretless", "Secret", secret("secretless")),
+        of("a revoked access key", "revoked", "correct the Secret", secret("revoked")),
     ])
 }

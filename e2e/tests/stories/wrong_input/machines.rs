@@ -21,12 +21,7 @@ const fn wrong(
     condition: Option<(&'static str, &'static str)>,
     says: &'static [&'static str],
 ) -> WrongSpec {
-    WrongSpec {
-        input,
-        spec,
-        condition,
-        says,
-    }
+    WrongSpec { input, spec, condition, says }
 }
 
 const INVALID: Option<(&str, &str)> = Some(("InstanceReady", "InvalidSpec"));
@@ -59,12 +54,7 @@ const WRONG_SPECS: &[WrongSpec] = &[
         NOT_FOUND,
         &["spec.additionalSecurityGroups"],
     ),
-    wrong(
-        "a pattern as subnet",
-        "subnet: {id: 'subnet-*'}",
-        INVALID,
-        &["subnet.id is"],
-    ),
+    wrong("a pattern as subnet", "subnet: {id: 'subnet-*'}", INVALID, &["subnet.id is"]),
     wrong(
         "a pattern as security group",
         "additionalSecurityGroups: [{id: 'sg-?'}]",
@@ -77,32 +67,12 @@ const WRONG_SPECS: &[WrongSpec] = &[
         INVALID,
         &["rootVolume.encryptionKey is"],
     ),
-    wrong(
-        "a partition of no placement group",
-        "placementGroupPartition: 2",
-        None,
-        &["placementGroupName"],
-    ),
+    wrong("a partition of no placement group", "placementGroupPartition: 2", None, &["placementGroupName"]),
     wrong("a root volume of 4 GiB", "rootVolume: {size: 4}", None, &["rootVolume"]),
-    wrong(
-        "a volume io2 without IOPS",
-        "rootVolume: {size: 20, type: io2}",
-        None,
-        &["iops"],
-    ),
+    wrong("a volume io2 without IOPS", "rootVolume: {size: 20, type: io2}", None, &["iops"]),
     wrong("a reserved tag", "additionalTags: {'aws:team': a}", None, &["aws:"]),
-    wrong(
-        "an instance of Azure",
-        "providerID: 'azure:///subscriptions/1'",
-        None,
-        &["providerID"],
-    ),
-    wrong(
-        "a proxy that is none",
-        "ignition: {version: '3.4', proxy: {httpProxy: 'proxy:3128'}}",
-        None,
-        &["ignition"],
-    ),
+    wrong("an instance of Azure", "providerID: 'azure:///subscriptions/1'", None, &["providerID"]),
+    wrong("a proxy that is none", "ignition: {version: '3.4', proxy: {httpProxy: 'proxy:3128'}}", None, &["ignition"]),
     wrong("a text as number", "rootVolume: {size: large}", None, &["size"]),
 ];
 
@@ -110,10 +80,7 @@ pub(super) fn inputs(s: &Scenario) -> Vec<WrongInput> {
     let of_spec = WRONG_SPECS.iter().enumerate().map(|(number, wrong)| {
         let name = format!("machine-{number}");
         let objects = whole(&name, &format!("{INLINE}, {}", wrong.spec));
-        WrongInput {
-            condition: wrong.condition,
-            ..replaced(wrong.input, &name, objects, wrong.says)
-        }
+        WrongInput { condition: wrong.condition, ..replaced(wrong.input, &name, objects, wrong.says) }
     });
     let mut inputs: Vec<WrongInput> = of_spec.collect();
     inputs.extend(wrong_ids());
@@ -153,42 +120,17 @@ fn wrong_ids() -> Vec<WrongInput> {
     let zone = "version: v1.36.3\n  failureDomain: eu-west-1z";
     let pattern = other("pattern", &image, "ami: {id: 'ami-*'}");
     vec![
-        replaced(
-            "an image that does not exist",
-            "image",
-            other("image", moto::IMAGE_ID, NO_IMAGE),
-            &[NO_IMAGE],
-        ),
+        replaced("an image that does not exist", "image", other("image", moto::IMAGE_ID, NO_IMAGE), &[NO_IMAGE]),
         WrongInput {
             condition: INVALID,
             ..replaced("a pattern as image", "pattern", pattern, &["ami.id is \"ami-*\""])
         },
         replaced("no image", "imageless", other("imageless", &image, "ami: {}"), &["ami"]),
-        replaced(
-            "an instance type of another form",
-            "form",
-            other("form", "t3.large", "large"),
-            &["large"],
-        ),
-        replaced(
-            "a zone without a subnet",
-            "zone",
-            other("zone", "version: v1.36.3", zone),
-            &["eu-west-1z"],
-        ),
+        replaced("an instance type of another form", "form", other("form", "t3.large", "large"), &["large"]),
+        replaced("a zone without a subnet", "zone", other("zone", "version: v1.36.3", zone), &["eu-west-1z"]),
         replaced("a subnet of nobody", "subnet", whole("subnet", &subnet), &[NO_SUBNET]),
-        replaced(
-            "a security group of nobody",
-            "group",
-            whole("group", &group),
-            &[NO_GROUP],
-        ),
-        replaced(
-            "a security group by id and filters",
-            "both",
-            whole("both", &both),
-            &["filters"],
-        ),
+        replaced("a security group of nobody", "group", whole("group", &group), &[NO_GROUP]),
+        replaced("a security group by id and filters", "both", whole("both", &both), &["filters"]),
     ]
 }
 
@@ -199,28 +141,13 @@ fn bootstrap_data() -> Vec<WrongInput> {
         condition: Some(("BootstrapDataReady", reason)),
         mend: Mend::Apply(right(name)),
         heals: ("AWSMachine", name.to_owned()),
-        ..replaced(
-            input,
-            name,
-            format!("{secret}\n---\n{}", machine(name, "dev", INLINE)),
-            says,
-        )
+        ..replaced(input, name, format!("{secret}\n---\n{}", machine(name, "dev", INLINE)), says)
     };
     let formatted = |name: &str| right(name).replace("cloud-config,", &format!("{name},"));
     let large = fixtures::bootstrap_secret("large", &format!("#cloud-config\n# {}", "x".repeat(16 * 1024)));
-    let unknown = format!(
-        "{}\n---\n{}",
-        formatted("bottlerocket"),
-        machine("bottlerocket", "dev", "ignition: {}")
-    );
+    let unknown = format!("{}\n---\n{}", formatted("bottlerocket"), machine("bottlerocket", "dev", "ignition: {}"));
     vec![
-        waits(
-            "no bootstrap Secret",
-            "dataless",
-            String::new(),
-            "WaitingForBootstrapData",
-            &["Secret dataless"],
-        ),
+        waits("no bootstrap Secret", "dataless", String::new(), "WaitingForBootstrapData", &["Secret dataless"]),
         waits(
             "Ignition without a bucket",
             "ignition",
@@ -228,21 +155,10 @@ fn bootstrap_data() -> Vec<WrongInput> {
             "StorageNotSupported",
             &["no S3 bucket", "spec.s3Bucket"],
         ),
-        waits(
-            "too large user data",
-            "large",
-            large,
-            "TooLarge",
-            &["uncompressedUserData: false"],
-        ),
+        waits("too large user data", "large", large, "TooLarge", &["uncompressedUserData: false"]),
         WrongInput {
             condition: Some(("BootstrapDataReady", "UnsupportedFormat")),
-            ..replaced(
-                "bootstrap data of an unknown format",
-                "bottlerocket",
-                unknown,
-                &["Secret bottlerocket"],
-            )
+            ..replaced("bootstrap data of an unknown format", "bottlerocket", unknown, &["Secret bottlerocket"])
         },
     ]
 }

@@ -74,12 +74,7 @@ struct Row {
 
 impl Display for Row {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let mut seen: String = self
-            .seen
-            .replace(['\n', '|'], " ")
-            .chars()
-            .take(MAX_SHOWN_CHARACTERS)
-            .collect();
+        let mut seen: String = self.seen.replace(['\n', '|'], " ").chars().take(MAX_SHOWN_CHARACTERS).collect();
         if seen.len() < self.seen.len() {
             seen.push('…');
         }
@@ -119,11 +114,7 @@ fn all() -> anyhow::Result<()> {
         assert!(patterns.is_empty(), "AWS is not even asked: {patterns}");
         let metrics = s.manager().scrape().await?;
         let elsewhere = |line: &&str| line.contains("region=\"") && !line.contains(&format!("region=\"{REGION}\""));
-        assert_eq!(
-            metrics.lines().find(elsewhere),
-            None,
-            "a region that is none has a series"
-        );
+        assert_eq!(metrics.lines().find(elsewhere), None, "a region that is none has a series");
         Ok(())
     })
 }
@@ -148,12 +139,7 @@ impl Scenario {
         }
         let (kind, name) = &wrong.heals;
         self.condition(kind, name, "Ready", "True", "Ready").await?;
-        Ok(Row {
-            input,
-            seen,
-            seen_after,
-            healed_after: mended.elapsed(),
-        })
+        Ok(Row { input, seen, seen_after, healed_after: mended.elapsed() })
     }
 
     /// The first condition of the object that says what is expected.

@@ -7,10 +7,7 @@ use super::{Deviation, Ec2UnderTest, expect, expect_refusal, launched};
 const KEY: &str = "MachineName";
 
 async fn allocated(ec2: &dyn Ec2UnderTest, name: &str) -> Result<String, Deviation> {
-    let call = ElasticIpCall::Allocate {
-        pool: None,
-        tags: [(KEY.to_owned(), name.to_owned())].into(),
-    };
+    let call = ElasticIpCall::Allocate { pool: None, tags: [(KEY.to_owned(), name.to_owned())].into() };
     match ec2.change_elastic_ip(&call).await? {
         ElasticIpAnswer::Allocated { allocation_id, .. } => Ok(allocation_id),
         ElasticIpAnswer::Done => Err(Deviation("the answer shows no address".to_owned())),
@@ -26,10 +23,8 @@ async fn associate(
     allocation_id: &str,
     interface_id: &str,
 ) -> Result<ElasticIpAnswer, CloudError> {
-    let call = ElasticIpCall::Associate {
-        allocation_id: allocation_id.to_owned(),
-        interface_id: interface_id.to_owned(),
-    };
+    let call =
+        ElasticIpCall::Associate { allocation_id: allocation_id.to_owned(), interface_id: interface_id.to_owned() };
     ec2.change_elastic_ip(&call).await
 }
 
@@ -43,9 +38,7 @@ async fn launched_with_interface(ec2: &dyn Ec2UnderTest, token: &str) -> Result<
 }
 
 async fn release(ec2: &dyn Ec2UnderTest, allocation_id: &str) -> Result<ElasticIpAnswer, CloudError> {
-    let call = ElasticIpCall::Release {
-        allocation_id: allocation_id.to_owned(),
-    };
+    let call = ElasticIpCall::Release { allocation_id: allocation_id.to_owned() };
     ec2.change_elastic_ip(&call).await
 }
 
@@ -73,11 +66,7 @@ pub(super) async fn an_associated_address_is_not_released(ec2: &dyn Ec2UnderTest
     let free = allocated(ec2, "two").await?;
     release(ec2, &free).await?;
     expect("the addresses", tagged(ec2, "two").await?.len(), 0)?;
-    expect_refusal(
-        "another release",
-        release(ec2, &free).await,
-        "InvalidAllocationID.NotFound",
-    )
+    expect_refusal("another release", release(ec2, &free).await, "InvalidAllocationID.NotFound")
 }
 
 /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>: without reassociation, an address
@@ -90,9 +79,5 @@ pub(super) async fn the_address_of_another_instance_stays_there(ec2: &dyn Ec2Und
     let taken = associate(ec2, &id, &other).await;
     expect_refusal("the second association", taken, "Resource.AlreadyAssociated")?;
     let shown = tagged(ec2, "one").await?.into_iter().next();
-    expect(
-        "the instance",
-        shown.and_then(|address| address.instance_id),
-        Some(first),
-    )
+    expect("the instance", shown.and_then(|address| address.instance_id), Some(first))
 }

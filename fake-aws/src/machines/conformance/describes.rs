@@ -18,10 +18,7 @@ pub(super) async fn every_filter_must_match(ec2: &dyn Ec2UnderTest) -> Result<()
     let place = ec2.place();
     let one = launched(ec2, "one").await?;
     let cluster = meta::cluster_tag("dev.example");
-    let mut elsewhere = LaunchRequest {
-        subnet_id: place.subnet_id_elsewhere.clone(),
-        ..place.request("two")
-    };
+    let mut elsewhere = LaunchRequest { subnet_id: place.subnet_id_elsewhere.clone(), ..place.request("two") };
     elsewhere.tags.insert(cluster.clone(), meta::OWNED_TAG_VALUE.to_owned());
     let two = ec2.run_instances(&elsewhere).await?.id;
     let mut both = vec![one.clone(), two.clone()];
@@ -31,43 +28,22 @@ pub(super) async fn every_filter_must_match(ec2: &dyn Ec2UnderTest) -> Result<()
         (Query::filter("instance-id", [&one, &two]), both.clone()),
         (Query::filter("client-token", ["two"]), vec![two.clone()]),
         (Query::filter("client-token", ["three"]), vec![]),
-        (
-            Query::filter("tag:MachineName", ["default/one", "default/x"]),
-            vec![one.clone()],
-        ),
+        (Query::filter("tag:MachineName", ["default/one", "default/x"]), vec![one.clone()]),
         (Query::filter("tag-key", ["MachineName"]), both.clone()),
         (Query::filter("tag-key", ["MachineNames"]), vec![]),
-        (
-            Query::filter("tag-key", [cluster.clone(), meta::cluster_tag("prod")]),
-            vec![two.clone()],
-        ),
-        (
-            Query::filter("tag-key", [cluster, "MachineName".to_owned()]),
-            both.clone(),
-        ),
+        (Query::filter("tag-key", [cluster.clone(), meta::cluster_tag("prod")]), vec![two.clone()]),
+        (Query::filter("tag-key", [cluster, "MachineName".to_owned()]), both.clone()),
         // Neither a part of a key nor a key that differs where the other has a dot.
-        (
-            Query::filter("tag-key", ["dev", "dev-example"].map(meta::cluster_tag)),
-            vec![],
-        ),
-        (
-            Query::filter("instance-state-name", ["running", "pending"]),
-            both.clone(),
-        ),
+        (Query::filter("tag-key", ["dev", "dev-example"].map(meta::cluster_tag)), vec![]),
+        (Query::filter("instance-state-name", ["running", "pending"]), both.clone()),
         (Query::filter("instance-state-name", ["stopped"]), vec![]),
         (Query::filter("subnet-id", [&place.subnet_id]), vec![one.clone()]),
         (Query::filter("availability-zone", [&place.zone]), vec![one.clone()]),
         (Query::filter("vpc-id", [&place.vpc_id]), both.clone()),
         (Query::filter("image-id", [&place.image_id]), both.clone()),
         (Query::filter("instance-type", [&place.instance_type]), both),
-        (
-            Query::filter("vpc-id", [&place.vpc_id]).and("client-token", ["two"]),
-            vec![two],
-        ),
-        (
-            Query::filter("subnet-id", [&place.subnet_id]).and("client-token", ["two"]),
-            vec![],
-        ),
+        (Query::filter("vpc-id", [&place.vpc_id]).and("client-token", ["two"]), vec![two]),
+        (Query::filter("subnet-id", [&place.subnet_id]).and("client-token", ["two"]), vec![]),
     ];
     for (query, expected) in table {
         let what = format!("{query:?}");
@@ -91,18 +67,11 @@ pub(super) async fn instances_are_found_by_their_groups(ec2: &dyn Ec2UnderTest) 
 /// for any text, `?` for one character.
 pub(super) async fn filter_values_mind_the_case_and_take_wildcards(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let id = launched(ec2, "one").await?;
-    for (pattern, matches) in [
-        ("default/*", true),
-        ("default/on?", true),
-        ("default/o?", false),
-        ("Default/one", false),
-    ] {
+    for (pattern, matches) in
+        [("default/*", true), ("default/on?", true), ("default/o?", false), ("Default/one", false)]
+    {
         let expected = if matches { vec![id.clone()] } else { vec![] };
-        expect(
-            pattern,
-            found(ec2, Query::filter("tag:MachineName", [pattern])).await?,
-            expected,
-        )?;
+        expect(pattern, found(ec2, Query::filter("tag:MachineName", [pattern])).await?, expected)?;
     }
     Ok(())
 }
@@ -129,11 +98,7 @@ pub(super) async fn a_filter_takes_200_values(ec2: &dyn Ec2UnderTest) -> Result<
     let id = launched(ec2, "one").await?;
     let others = (1..200).map(|number| format!("i-{number:017x}"));
     let full: Vec<_> = others.chain([id.clone()]).collect();
-    expect(
-        "200 values",
-        found(ec2, Query::filter("instance-id", full.clone())).await?,
-        vec![id],
-    )?;
+    expect("200 values", found(ec2, Query::filter("instance-id", full.clone())).await?, vec![id])?;
     let over = full.into_iter().chain(["i-0123456789abcdef0".to_owned()]);
     let refused = ec2.describe_instances(&Query::filter("instance-id", over)).await;
     expect_refusal("201 values", refused, "FilterLimitExceeded")

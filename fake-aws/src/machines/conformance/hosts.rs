@@ -39,10 +39,7 @@ pub(super) async fn a_repeated_allocation_makes_no_second_host(ec2: &dyn Ec2Unde
 /// an `IdempotentParameterMismatch`.
 pub(super) async fn a_known_token_takes_no_other_host(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.allocate_host(&request(ec2, "one")).await?;
-    let other = HostRequest {
-        instance_type: "m5.large".to_owned(),
-        ..request(ec2, "one")
-    };
+    let other = HostRequest { instance_type: "m5.large".to_owned(), ..request(ec2, "one") };
     let refused = ec2.allocate_host(&other).await;
     expect_refusal("another type", refused, "IdempotentParameterMismatch")?;
     expect("the hosts", tagged(ec2).await?.len(), 1)
@@ -72,10 +69,7 @@ pub(super) async fn an_occupied_host_is_not_released(ec2: &dyn Ec2UnderTest) -> 
     let launch = LaunchRequest {
         options: LaunchOptions {
             tenancy: Some(Tenancy::Host),
-            host: Some(HostPlacement {
-                id: id.clone(),
-                affinity: HostAffinity::Host,
-            }),
+            host: Some(HostPlacement { id: id.clone(), affinity: HostAffinity::Host }),
             ..LaunchOptions::default()
         },
         ..ec2.place().request("launch")

@@ -11,14 +11,8 @@ pub(super) async fn a_repeated_launch_makes_no_second_instance(ec2: &dyn Ec2Unde
     let second = launched(ec2, "token").await?;
     expect("the repeated launch", second, first.clone())?;
     expect("instances", count(ec2).await?, 1)?;
-    let found = ec2
-        .describe_instances(&Query::filter("client-token", ["token"]))
-        .await?;
-    expect(
-        "found by token",
-        found.into_iter().map(|instance| instance.id).collect(),
-        vec![first],
-    )
+    let found = ec2.describe_instances(&Query::filter("client-token", ["token"])).await?;
+    expect("found by token", found.into_iter().map(|instance| instance.id).collect(), vec![first])
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: the result of a retry may hold updated
@@ -26,22 +20,10 @@ pub(super) async fn a_repeated_launch_makes_no_second_instance(ec2: &dyn Ec2Unde
 pub(super) async fn a_repeated_launch_shows_the_current_state(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     ec2.hold(Stage::Pending).await;
     let request = ec2.place().request("token");
-    expect(
-        "at first",
-        ec2.run_instances(&request).await?.state,
-        InstanceState::Pending,
-    )?;
-    expect(
-        "while pending",
-        ec2.run_instances(&request).await?.state,
-        InstanceState::Pending,
-    )?;
+    expect("at first", ec2.run_instances(&request).await?.state, InstanceState::Pending)?;
+    expect("while pending", ec2.run_instances(&request).await?.state, InstanceState::Pending)?;
     ec2.let_go(Stage::Pending).await;
-    expect(
-        "afterwards",
-        ec2.run_instances(&request).await?.state,
-        InstanceState::Running,
-    )
+    expect("afterwards", ec2.run_instances(&request).await?.state, InstanceState::Running)
 }
 
 /// <https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html>: a retry with the same token and other
@@ -53,27 +35,12 @@ pub(super) async fn other_parameters_with_a_known_token_are_refused(ec2: &dyn Ec
     let mut retagged = request.clone();
     retagged.tags.insert("MachineName".into(), "default/other".into());
     let others = [
-        (
-            "another type",
-            LaunchRequest {
-                instance_type: "m5.xlarge".into(),
-                ..request.clone()
-            },
-        ),
+        ("another type", LaunchRequest { instance_type: "m5.xlarge".into(), ..request.clone() }),
         (
             "another subnet of the zone",
-            LaunchRequest {
-                subnet_id: ec2.place().subnet_id_beside.clone(),
-                ..request.clone()
-            },
+            LaunchRequest { subnet_id: ec2.place().subnet_id_beside.clone(), ..request.clone() },
         ),
-        (
-            "other user data",
-            LaunchRequest {
-                user_data: UserData::new(b"#!/bin/bash".to_vec()),
-                ..request.clone()
-            },
-        ),
+        ("other user data", LaunchRequest { user_data: UserData::new(b"#!/bin/bash".to_vec()), ..request.clone() }),
         ("other tags", retagged),
     ];
     for (what, other) in others {
@@ -86,10 +53,8 @@ pub(super) async fn other_parameters_with_a_known_token_are_refused(ec2: &dyn Ec
 /// gives a subnet is idempotent in that subnet's zone, and the same token may be used in other zones.
 pub(super) async fn another_zone_is_another_launch(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let first = launched(ec2, "token").await?;
-    let elsewhere = LaunchRequest {
-        subnet_id: ec2.place().subnet_id_elsewhere.clone(),
-        ..ec2.place().request("token")
-    };
+    let elsewhere =
+        LaunchRequest { subnet_id: ec2.place().subnet_id_elsewhere.clone(), ..ec2.place().request("token") };
     let second = ec2.run_instances(&elsewhere).await?;
     expect("the same instance", second.id == first, false)?;
     expect("in the same zone", second.availability_zone == ec2.place().zone, false)?;
@@ -114,10 +79,7 @@ pub(super) async fn a_refused_launch_uses_no_token_up(ec2: &dyn Ec2UnderTest) ->
     expect_refusal("without capacity", refused, "InsufficientInstanceCapacity")?;
     expect("instances", count(ec2).await?, 0)?;
     ec2.set(Circumstance::Capacity).await;
-    let other = LaunchRequest {
-        user_data: UserData::new(b"#!/bin/bash".to_vec()),
-        ..ec2.place().request("token")
-    };
+    let other = LaunchRequest { user_data: UserData::new(b"#!/bin/bash".to_vec()), ..ec2.place().request("token") };
     ec2.run_instances(&other).await?;
     expect("instances", count(ec2).await?, 1)
 }
@@ -140,11 +102,7 @@ pub(super) async fn the_token_of_a_terminated_instance_launches_nothing(
     let first = launched(ec2, "token").await?;
     ec2.terminate_instances(std::slice::from_ref(&first)).await?;
     match ec2.run_instances(&ec2.place().request("token")).await {
-        Ok(answer) => expect(
-            "the answer",
-            (answer.id, answer.state),
-            (first, InstanceState::Terminated),
-        )?,
+        Ok(answer) => expect("the answer", (answer.id, answer.state), (first, InstanceState::Terminated))?,
         refused => expect_refusal("the refusal", refused, "IdempotentInstanceTerminated")?,
     }
     expect("instances", count(ec2).await?, 1)

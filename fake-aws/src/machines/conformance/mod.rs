@@ -227,10 +227,7 @@ impl From<CloudError> for Deviation {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "its many callers compare what they have just made"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "its many callers compare what they have just made")]
 fn expect<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), Deviation> {
     if found == expected {
         return Ok(());
@@ -254,10 +251,7 @@ async fn launched(ec2: &dyn Ec2UnderTest, token: &str) -> Result<String, Deviati
 /// The ids and states of all instances that a query returns.
 async fn shown(ec2: &dyn Ec2UnderTest, query: &Query) -> Result<Vec<(String, InstanceState)>, Deviation> {
     let found = ec2.describe_instances(query).await?;
-    let mut found: Vec<_> = found
-        .into_iter()
-        .map(|instance| (instance.id, instance.state))
-        .collect();
+    let mut found: Vec<_> = found.into_iter().map(|instance| (instance.id, instance.state)).collect();
     found.sort_by(|one, other| one.0.cmp(&other.0));
     Ok(found)
 }
@@ -273,10 +267,8 @@ async fn count(ec2: &dyn Ec2UnderTest) -> Result<usize, Deviation> {
 
 /// The state changes of a call, by instance id.
 fn changes(changes: Vec<StateChange>) -> Vec<(String, InstanceState, InstanceState)> {
-    let mut changes: Vec<_> = changes
-        .into_iter()
-        .map(|change| (change.instance_id, change.previous, change.current))
-        .collect();
+    let mut changes: Vec<_> =
+        changes.into_iter().map(|change| (change.instance_id, change.previous, change.current)).collect();
     changes.sort_by(|one, other| one.0.cmp(&other.0));
     changes
 }

@@ -70,17 +70,11 @@ impl OnSim {
             .security_group("sg-1", "vpc-1", "nodes")
             .security_group("sg-2", "vpc-2", "nodes")
             .image("ami-1", "/dev/xvda");
-        let mut simulated = Simulated {
-            ec2,
-            now: Timestamp::UNIX_EPOCH,
-        };
+        let mut simulated = Simulated { ec2, now: Timestamp::UNIX_EPOCH };
         for stage in [Stage::Pending, Stage::Stopping, Stage::ShuttingDown] {
             simulated.set_length(stage, Duration::ZERO);
         }
-        Self {
-            place,
-            simulated: Mutex::new(simulated),
-        }
+        Self { place, simulated: Mutex::new(simulated) }
     }
 
     fn simulated(&self) -> MutexGuard<'_, Simulated> {
@@ -99,13 +93,11 @@ impl Ec2UnderTest for OnSim {
     }
 
     async fn describe_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
-        self.simulated()
-            .call(|client, now| client.describe_instances(now, query))
+        self.simulated().call(|client, now| client.describe_instances(now, query))
     }
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
-        self.simulated()
-            .call(|client, now| client.terminate_instances(now, ids))
+        self.simulated().call(|client, now| client.terminate_instances(now, ids))
     }
 
     async fn stop_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, CloudError> {
@@ -129,8 +121,7 @@ impl Ec2UnderTest for OnSim {
     }
 
     async fn elastic_ips(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
-        self.simulated()
-            .call(|client, now| client.describe_addresses(now, query))
+        self.simulated().call(|client, now| client.describe_addresses(now, query))
     }
 
     async fn change_elastic_ip(&self, call: &ElasticIpCall) -> Result<ElasticIpAnswer, CloudError> {
@@ -184,8 +175,5 @@ fn a_deviation_is_found() {
     without_memory.simulated().region().behaviour().token_memory = Duration::ZERO;
     let case = CASES.first().unwrap();
     let deviation = block_on(case.run(&without_memory)).unwrap_err();
-    assert!(
-        deviation.to_string().starts_with("the repeated launch: expected"),
-        "{deviation}"
-    );
+    assert!(deviation.to_string().starts_with("the repeated launch: expected"), "{deviation}");
 }

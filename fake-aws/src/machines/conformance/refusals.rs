@@ -8,34 +8,13 @@ use super::{Circumstance, Deviation, Ec2UnderTest, count, expect, expect_refusal
 pub(super) async fn references_of_a_launch_must_exist(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let request = ec2.place().request("token");
     let table = [
+        (LaunchRequest { image_id: "ami-0123456789abcdef0".into(), ..request.clone() }, "InvalidAMIID.NotFound"),
+        (LaunchRequest { subnet_id: "subnet-0123456789abcdef0".into(), ..request.clone() }, "InvalidSubnetID.NotFound"),
         (
-            LaunchRequest {
-                image_id: "ami-0123456789abcdef0".into(),
-                ..request.clone()
-            },
-            "InvalidAMIID.NotFound",
-        ),
-        (
-            LaunchRequest {
-                subnet_id: "subnet-0123456789abcdef0".into(),
-                ..request.clone()
-            },
-            "InvalidSubnetID.NotFound",
-        ),
-        (
-            LaunchRequest {
-                security_group_ids: vec!["sg-0123456789abcdef0".into()],
-                ..request.clone()
-            },
+            LaunchRequest { security_group_ids: vec!["sg-0123456789abcdef0".into()], ..request.clone() },
             "InvalidGroup.NotFound",
         ),
-        (
-            LaunchRequest {
-                key_name: Some("nobodys".into()),
-                ..request
-            },
-            "InvalidKeyPair.NotFound",
-        ),
+        (LaunchRequest { key_name: Some("nobodys".into()), ..request }, "InvalidKeyPair.NotFound"),
     ];
     for (request, code) in table {
         expect_refusal("a thing that does not exist", ec2.run_instances(&request).await, code)?;
@@ -84,10 +63,7 @@ pub(super) async fn capacity_is_refused_by_zone(ec2: &dyn Ec2UnderTest) -> Resul
     let place = ec2.place();
     let zone = place.zone.clone();
     ec2.set(Circumstance::NoCapacity { zone }).await;
-    let into = |token: &str, subnet: &str| LaunchRequest {
-        subnet_id: subnet.to_owned(),
-        ..place.request(token)
-    };
+    let into = |token: &str, subnet: &str| LaunchRequest { subnet_id: subnet.to_owned(), ..place.request(token) };
     for (token, subnet) in [("one", &place.subnet_id), ("two", &place.subnet_id_beside)] {
         let refused = ec2.run_instances(&into(token, subnet)).await;
         expect_refusal("in the zone", refused, "InsufficientInstanceCapacity")?;
@@ -102,16 +78,12 @@ pub(super) async fn requests_beyond_the_limit_are_throttled(ec2: &dyn Ec2UnderTe
     ec2.set(Circumstance::Throttling).await;
     let mut served = 0;
     for number in 0..40 {
-        match ec2
-            .run_instances(&ec2.place().request(&format!("token-{number}")))
-            .await
-        {
+        match ec2.run_instances(&ec2.place().request(&format!("token-{number}"))).await {
             Ok(_) => served += 1,
             refused => {
                 expect_refusal("beyond the limit", refused, "RequestLimitExceeded")?;
                 expect("at least a full bucket was served", served >= 5, true)?;
-                ec2.describe_instances(&Query::filter("tag-key", ["MachineName"]))
-                    .await?;
+                ec2.describe_instances(&Query::filter("tag-key", ["MachineName"])).await?;
                 return expect("instances", count(ec2).await?, served);
             }
         }
@@ -120,9 +92,5 @@ pub(super) async fn requests_beyond_the_limit_are_throttled(ec2: &dyn Ec2UnderTe
 }
 
 fn expect_invalid(what: &str, result: Result<Instance, CloudError>) -> Result<(), Deviation> {
-    expect(
-        what,
-        result.map_err(|error| error.class).err(),
-        Some(ErrorClass::Invalid),
-    )
+    expect(what, result.map_err(|error| error.class).err(), Some(ErrorClass::Invalid))
 }

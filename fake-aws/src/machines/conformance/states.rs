@@ -16,11 +16,7 @@ pub(super) async fn an_instance_is_pending_before_it_runs(ec2: &dyn Ec2UnderTest
     let pending = Query::filter("instance-state-name", ["pending"]);
     expect("by its state", shown(ec2, &pending).await?.len(), 1)?;
     ec2.let_go(Stage::Pending).await;
-    expect(
-        "afterwards",
-        state(ec2, &answer.id).await?,
-        Some(InstanceState::Running),
-    )?;
+    expect("afterwards", state(ec2, &answer.id).await?, Some(InstanceState::Running))?;
     expect("by its former state", shown(ec2, &pending).await?.len(), 0)
 }
 
@@ -37,11 +33,7 @@ pub(super) async fn an_instance_may_die_in_pending_and_says_why(ec2: &dyn Ec2Und
     ec2.let_go(Stage::Pending).await;
     let found = ec2.describe_instances(&Query::filter("instance-id", [id])).await?;
     let found = found.into_iter().next();
-    expect(
-        "its state",
-        found.as_ref().map(|found| found.state),
-        Some(InstanceState::Terminated),
-    )?;
+    expect("its state", found.as_ref().map(|found| found.state), Some(InstanceState::Terminated))?;
     let code = found.and_then(|found| found.state_reason).map(|reason| reason.code);
     expect("its reason", code.as_deref(), Some("Server.InternalError"))
 }
@@ -84,15 +76,9 @@ pub(super) async fn a_terminated_instance_cannot_be_started(ec2: &dyn Ec2UnderTe
 pub(super) async fn a_terminated_instance_is_still_shown(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let id = launched(ec2, "token").await?;
     ec2.terminate_instances(std::slice::from_ref(&id)).await?;
-    let found = ec2
-        .describe_instances(&Query::filter("client-token", ["token"]))
-        .await?;
+    let found = ec2.describe_instances(&Query::filter("client-token", ["token"])).await?;
     let found = found.into_iter().next();
-    expect(
-        "its state",
-        found.as_ref().map(|found| found.state),
-        Some(InstanceState::Terminated),
-    )?;
+    expect("its state", found.as_ref().map(|found| found.state), Some(InstanceState::Terminated))?;
     let code = found.and_then(|found| found.state_reason).map(|reason| reason.code);
     expect("its reason", code.as_deref(), Some("Client.UserInitiatedShutdown"))
 }

@@ -12,11 +12,7 @@ pub(super) async fn terminating_twice_is_no_error(ec2: &dyn Ec2UnderTest) -> Res
     let id = launched(ec2, "token").await?;
     let ids = std::slice::from_ref(&id);
     ec2.hold(Stage::ShuttingDown).await;
-    let (running, ending, ended) = (
-        InstanceState::Running,
-        InstanceState::ShuttingDown,
-        InstanceState::Terminated,
-    );
+    let (running, ending, ended) = (InstanceState::Running, InstanceState::ShuttingDown, InstanceState::Terminated);
     let first = changes(ec2.terminate_instances(ids).await?);
     expect("first", first, vec![(id.clone(), running, ending)])?;
     let second = changes(ec2.terminate_instances(ids).await?);
@@ -73,28 +69,14 @@ pub(super) async fn a_hidden_instance_cannot_be_terminated_yet(ec2: &dyn Ec2Unde
 pub(super) async fn protection_saves_the_instances_of_a_zone(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let protected = launched(ec2, "protected").await?;
     let beside = launched(ec2, "beside").await?;
-    let elsewhere = LaunchRequest {
-        subnet_id: ec2.place().subnet_id_elsewhere.clone(),
-        ..ec2.place().request("elsewhere")
-    };
+    let elsewhere =
+        LaunchRequest { subnet_id: ec2.place().subnet_id_elsewhere.clone(), ..ec2.place().request("elsewhere") };
     let elsewhere = ec2.run_instances(&elsewhere).await?.id;
     ec2.set(Circumstance::Protected(protected.clone())).await;
     let ids = [protected.clone(), beside.clone(), elsewhere.clone()];
     let refused = ec2.terminate_instances(&ids).await;
     expect_refusal("a protected one among them", refused, "OperationNotPermitted")?;
-    expect(
-        "the protected one",
-        state(ec2, &protected).await?,
-        Some(InstanceState::Running),
-    )?;
-    expect(
-        "one of its zone",
-        state(ec2, &beside).await?,
-        Some(InstanceState::Running),
-    )?;
-    expect(
-        "one of another zone",
-        state(ec2, &elsewhere).await?,
-        Some(InstanceState::Terminated),
-    )
+    expect("the protected one", state(ec2, &protected).await?, Some(InstanceState::Running))?;
+    expect("one of its zone", state(ec2, &beside).await?, Some(InstanceState::Running))?;
+    expect("one of another zone", state(ec2, &elsewhere).await?, Some(InstanceState::Terminated))
 }

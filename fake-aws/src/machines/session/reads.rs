@@ -74,10 +74,7 @@ fn call(flow: &Flow, read: &Read) -> Option<(CallRequest, String)> {
 fn without_call(read: &Read) -> Result<Found, CloudError> {
     match read {
         Read::DomainName(_) => Ok(Found::DomainName(None)),
-        read => Err(CloudError::not_found(
-            read.action(),
-            "the simulated EC2 does not have it",
-        )),
+        read => Err(CloudError::not_found(read.action(), "the simulated EC2 does not have it")),
     }
 }
 

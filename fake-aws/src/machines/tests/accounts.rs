@@ -32,15 +32,9 @@ fn regions_are_apart_and_one_without_endpoint_does_not_answer() {
     world.run(&request("token", "subnet-a")).unwrap();
     world.ec2.account(ACCOUNT).region("us-east-1");
     let now = world.now;
-    let shown = world
-        .ec2
-        .client(KEY, "us-east-1")
-        .describe_instances(now, &Query::default());
+    let shown = world.ec2.client(KEY, "us-east-1").describe_instances(now, &Query::default());
     assert_eq!(shown.unwrap(), []);
-    let error = world
-        .ec2
-        .client(KEY, "eu-west-9")
-        .describe_instances(now, &Query::default());
+    let error = world.ec2.client(KEY, "eu-west-9").describe_instances(now, &Query::default());
     assert_eq!(error.unwrap_err().class, ErrorClass::NoAnswer);
 }
 
@@ -51,10 +45,7 @@ fn a_revoked_or_unknown_key_is_refused() {
     let now = world.now;
     assert_eq!(code(world.run(&request("token", "subnet-a"))), "AuthFailure");
     assert_eq!(code(world.client().account_id()), "InvalidClientTokenId");
-    let stranger = world
-        .ec2
-        .client("stranger", REGION)
-        .describe_vpcs(now, &Query::default());
+    let stranger = world.ec2.client("stranger", REGION).describe_vpcs(now, &Query::default());
     assert_eq!(code(stranger), "AuthFailure");
     world.ec2.issue_key(KEY, ACCOUNT);
     assert_eq!(world.client().account_id().unwrap(), ACCOUNT);

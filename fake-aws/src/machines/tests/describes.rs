@@ -17,11 +17,7 @@ fn a_stale_describe_shows_the_former_state() {
     world.behaviour().staleness = Duration::from_secs(61);
     assert_eq!(world.states(), []);
     let (now, seen) = (world.now, Timestamp::UNIX_EPOCH);
-    let shown = world
-        .client()
-        .as_of(seen)
-        .describe_instances(now, &Query::default())
-        .unwrap();
+    let shown = world.client().as_of(seen).describe_instances(now, &Query::default()).unwrap();
     assert_eq!(shown[0].state, InstanceState::Pending);
 }
 
@@ -48,10 +44,7 @@ fn an_unknown_filter_is_refused_without_any_match() {
     assert_eq!(code(client.describe_instances(now, &query)), "InvalidParameterValue");
     assert_eq!(code(client.describe_vpcs(now, &query)), "InvalidParameterValue");
     assert_eq!(code(client.describe_subnets(now, &query)), "InvalidParameterValue");
-    assert_eq!(
-        code(client.describe_security_groups(now, &query)),
-        "InvalidParameterValue"
-    );
+    assert_eq!(code(client.describe_security_groups(now, &query)), "InvalidParameterValue");
     assert_eq!(code(client.describe_route_tables(now, &query)), "InvalidParameterValue");
     assert_eq!(code(client.describe_images(now, &query)), "InvalidParameterValue");
 }
@@ -78,28 +71,18 @@ fn infrastructure_is_found_by_id_vpc_zone_name_and_tag() {
         let found = client.describe_subnets(now, &query).unwrap();
         found.into_iter().map(|subnet| subnet.id).collect::<Vec<_>>()
     };
-    assert_eq!(
-        subnets(Query::filter("availability-zone", ["eu-west-1a"]), &mut client),
-        ["subnet-a", "subnet-c"]
-    );
-    assert_eq!(
-        subnets(Query::filter("tag:Name", ["second"]), &mut client),
-        ["subnet-b"]
-    );
+    assert_eq!(subnets(Query::filter("availability-zone", ["eu-west-1a"]), &mut client), ["subnet-a", "subnet-c"]);
+    assert_eq!(subnets(Query::filter("tag:Name", ["second"]), &mut client), ["subnet-b"]);
     assert_eq!(subnets(Query::filter("subnet-id", ["subnet-x"]), &mut client), [""; 0]);
     let groups = Query::filter("group-name", ["nodes"]).and("vpc-id", ["vpc-2"]);
     let groups = client.describe_security_groups(now, &groups).unwrap();
     assert_eq!(groups[0].id, "sg-2");
-    let vpcs = client
-        .describe_vpcs(now, &Query::filter("cidr", ["10.1.0.0/16"]))
-        .unwrap();
+    let vpcs = client.describe_vpcs(now, &Query::filter("cidr", ["10.1.0.0/16"])).unwrap();
     assert_eq!(vpcs[0].id, "vpc-2");
     let main = Query::filter("association.main", ["true"]).and("vpc-id", ["vpc-1"]);
     let tables = client.describe_route_tables(now, &main).unwrap();
     assert_eq!(tables[0].id, "rtb-main-vpc-1");
-    let images = client
-        .describe_images(now, &Query::filter("image-id", ["ami-1"]))
-        .unwrap();
+    let images = client.describe_images(now, &Query::filter("image-id", ["ami-1"])).unwrap();
     assert_eq!(images[0].root_device_name.as_deref(), Some("/dev/xvda"));
     world.region().remove("ami-1");
     let images = world.client().describe_images(now, &Query::default()).unwrap();

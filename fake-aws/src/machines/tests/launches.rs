@@ -19,11 +19,7 @@ fn a_quota_counts_live_instances() {
     let first = world.run(&request("one", "subnet-a")).unwrap();
     let refused = world.run(&request("two", "subnet-b")).unwrap_err();
     assert_eq!(refused.class, ErrorClass::QuotaExceeded);
-    assert_eq!(
-        world.run(&request("one", "subnet-a")).unwrap().id,
-        first.id,
-        "it is launched already"
-    );
+    assert_eq!(world.run(&request("one", "subnet-a")).unwrap().id, first.id, "it is launched already");
     world.terminate(&[&first.id]).unwrap();
     world.run(&request("two", "subnet-b")).unwrap();
 }
@@ -31,18 +27,12 @@ fn a_quota_counts_live_instances() {
 #[test]
 fn a_launch_names_an_image_and_a_key_pair_that_exist() {
     let mut world = Fixture::new();
-    let without_image = LaunchRequest {
-        image_id: String::new(),
-        ..request("token", "subnet-a")
-    };
+    let without_image = LaunchRequest { image_id: String::new(), ..request("token", "subnet-a") };
     let refused = world.run(&without_image).unwrap_err();
     assert_eq!(refused.code.as_deref(), Some("MissingParameter"));
     assert!(refused.class.is_refusal(), "{refused}");
     world.region().key_pair("ops");
-    let with_key = LaunchRequest {
-        key_name: Some("ops".into()),
-        ..request("token", "subnet-a")
-    };
+    let with_key = LaunchRequest { key_name: Some("ops".into()), ..request("token", "subnet-a") };
     world.run(&with_key).unwrap();
 }
 
@@ -65,10 +55,7 @@ fn the_token_of_a_terminated_instance_launches_nothing() {
             Err(expected) => assert_eq!(code(repeated), expected),
         }
         world.pass(2 * 3600);
-        assert_eq!(
-            code(world.run(&request("token", "subnet-a"))),
-            "IdempotentInstanceTerminated"
-        );
+        assert_eq!(code(world.run(&request("token", "subnet-a"))), "IdempotentInstanceTerminated");
         assert_eq!(world.ec2.launched().count(), 1);
     }
 }
@@ -83,12 +70,7 @@ fn the_audit_distinguishes_launches_from_repetitions() {
     world.terminate(&[&first.id]).unwrap();
     world.terminate(&[&first.id]).unwrap();
     let changes: Vec<_> = world.ec2.audit().into_iter().map(|entry| entry.change).collect();
-    let expected = [
-        Change::Launched,
-        Change::LaunchRepeated,
-        Change::Terminated,
-        Change::TerminationRepeated,
-    ];
+    let expected = [Change::Launched, Change::LaunchRepeated, Change::Terminated, Change::TerminationRepeated];
     assert_eq!(changes, expected);
     let launch = world.ec2.audit()[0].clone();
     assert_eq!((launch.at, launch.access_key.as_str()), (Timestamp::UNIX_EPOCH, KEY));

@@ -40,10 +40,7 @@ fn an_instance_is_stopped_and_started_by_its_user() {
     assert_eq!(code(stop(&mut world, &id)), "IncorrectInstanceState");
     world.pass(20);
     let change = stop(&mut world, &id).unwrap().remove(0);
-    assert_eq!(
-        (change.previous, change.current),
-        (InstanceState::Running, InstanceState::Stopping)
-    );
+    assert_eq!((change.previous, change.current), (InstanceState::Running, InstanceState::Stopping));
     assert_eq!(code(start(&mut world, &id)), "IncorrectInstanceState");
     world.pass(30);
     assert_eq!(world.states(), [InstanceState::Stopped]);
@@ -68,10 +65,7 @@ fn an_instance_that_ends_in_pending_shows_the_reason() {
     assert_eq!(world.states(), [InstanceState::Pending]);
     world.pass(20);
     let shown = world.describe(&Query::default()).remove(0);
-    assert_eq!(
-        (shown.state, shown.state_reason),
-        (InstanceState::Terminated, Some(reason))
-    );
+    assert_eq!((shown.state, shown.state_reason), (InstanceState::Terminated, Some(reason)));
     let now = world.now;
     assert!(!world.ec2.launched().next().unwrap().has_run(now));
     world.run(&request("next", "subnet-a")).unwrap();
@@ -84,20 +78,14 @@ fn durations_are_read_when_a_state_begins() {
     let mut world = Fixture::new();
     world.run(&request("slow", "subnet-a")).unwrap();
     world.behaviour().pending = Duration::ZERO;
-    assert_eq!(
-        world.run(&request("fast", "subnet-a")).unwrap().state,
-        InstanceState::Pending
-    );
+    assert_eq!(world.run(&request("fast", "subnet-a")).unwrap().state, InstanceState::Pending);
     assert_eq!(world.states(), [InstanceState::Pending, InstanceState::Running]);
 }
 
 #[test]
 fn addresses_belong_to_an_instance_until_it_is_terminated() {
     let mut world = Fixture::new();
-    let public = LaunchRequest {
-        public_ip: Some(true),
-        ..request("token", "subnet-a")
-    };
+    let public = LaunchRequest { public_ip: Some(true), ..request("token", "subnet-a") };
     let fresh = world.run(&public).unwrap();
     assert_eq!(fresh.addresses.len(), 2);
     world.pass(20);

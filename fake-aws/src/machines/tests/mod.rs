@@ -38,10 +38,7 @@ impl Fixture {
             .subnet("subnet-c", "vpc-1", "eu-west-1a")
             .security_group("sg-1", "vpc-1", "nodes")
             .image("ami-1", "/dev/xvda");
-        Self {
-            ec2,
-            now: Timestamp::UNIX_EPOCH,
-        }
+        Self { ec2, now: Timestamp::UNIX_EPOCH }
     }
 
     fn region(&mut self) -> &mut Region {
@@ -90,10 +87,7 @@ fn request(token: &str, subnet: &str) -> LaunchRequest {
     LaunchRequest {
         client_token: token.into(),
         subnet_id: subnet.into(),
-        tags: BTreeMap::from([
-            ("MachineName".into(), "team/one".into()),
-            ("cost".into(), "high".into()),
-        ]),
+        tags: BTreeMap::from([("MachineName".into(), "team/one".into()), ("cost".into(), "high".into())]),
         ..plain_request()
     }
 }

@@ -32,19 +32,13 @@ fn seconds(seconds: u64) -> Duration {
 
 /// The launch of machine `one`.
 fn request() -> LaunchRequest {
-    LaunchRequest {
-        tags: tags("one", CLUSTER),
-        ..plain_request()
-    }
+    LaunchRequest { tags: tags("one", CLUSTER), ..plain_request() }
 }
 
 /// The tags of a machine's instance.
 fn tags(machine: &str, cluster: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (
-            meta::MACHINE_NAME_TAG.to_owned(),
-            meta::machine_name_tag_value("default", machine),
-        ),
+        (meta::MACHINE_NAME_TAG.to_owned(), meta::machine_name_tag_value("default", machine)),
         (meta::cluster_tag(cluster), meta::OWNED_TAG_VALUE.to_owned()),
         (meta::ROLE_TAG.to_owned(), meta::NODE_ROLE_TAG_VALUE.to_owned()),
     ])
@@ -115,17 +109,11 @@ impl Double {
             calls: Vec::new(),
             replaced_by: None,
         };
-        Self {
-            world: Arc::new(Mutex::new(world)),
-        }
+        Self { world: Arc::new(Mutex::new(world)) }
     }
 
     fn driver(&self, identity: &str) -> SimSession<Self> {
-        let key = SessionKey {
-            identity: identity.to_owned(),
-            region: REGION.to_owned(),
-            cluster: None,
-        };
+        let key = SessionKey { identity: identity.to_owned(), region: REGION.to_owned(), cluster: None };
         SimSession::new(self.clone(), key)
     }
 
@@ -157,18 +145,12 @@ impl Double {
 }
 
 fn machine(name: &str) -> MachineKey {
-    MachineKey {
-        namespace: "default".into(),
-        name: name.into(),
-    }
+    MachineKey { namespace: "default".into(), name: name.into() }
 }
 
 fn target() -> TargetRequest {
     TargetRequest {
-        target: ControlPlaneTarget {
-            target_group_arn: Some(TARGET_GROUP.into()),
-            ..ControlPlaneTarget::default()
-        },
+        target: ControlPlaneTarget { target_group_arn: Some(TARGET_GROUP.into()), ..ControlPlaneTarget::default() },
         user: TargetUser {
             cluster: "default/dev".into(),
             cluster_tag: "dev".into(),
@@ -182,23 +164,13 @@ fn target() -> TargetRequest {
 /// A running instance of a machine that is registered with the target group by the session of an identity.
 fn registered(double: &Double, identity: &str) -> TargetInstance {
     let session = double.session(identity);
-    let launched = session
-        .launch(&machine("one"), &request())
-        .now_or_never()
-        .unwrap()
-        .unwrap();
+    let launched = session.launch(&machine("one"), &request()).now_or_never().unwrap().unwrap();
     double.run(seconds(60));
-    let instance = TargetInstance {
-        id: launched.id,
-        address: None,
-    };
+    let instance = TargetInstance { id: launched.id, address: None };
     session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
     double.run(seconds(60));
     let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
-    assert!(
-        states.iter().all(capa_cloud::targets::RegistrationState::is_healthy),
-        "{states:?}"
-    );
+    assert!(states.iter().all(capa_cloud::targets::RegistrationState::is_healthy), "{states:?}");
     instance
 }
 
@@ -248,12 +220,7 @@ fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
 fn a_machine_that_changes_its_identity_is_followed_once() {
     let double = Double::new();
     let session = double.session("a");
-    let id = session
-        .launch(&machine("one"), &request())
-        .now_or_never()
-        .unwrap()
-        .unwrap()
-        .id;
+    let id = session.launch(&machine("one"), &request()).now_or_never().unwrap().unwrap().id;
     double.run(seconds(200));
     double.session("b").observe_instance(&machine("one"), &id);
     let watched = |identity: &str| double.driver(identity).act(|state, _| state.informer().is_watched());
@@ -270,13 +237,7 @@ fn nothing_is_launched_with_credentials_of_an_unknown_account() {
     assert_eq!(refused, Err(CloudError::credentials_replaced("RunInstances")));
     assert_eq!(double.calls_of("RunInstances"), 0);
     assert!(session.account_id().now_or_never().unwrap().is_ok());
-    assert!(
-        session
-            .launch(&machine("one"), &request())
-            .now_or_never()
-            .unwrap()
-            .is_ok()
-    );
+    assert!(session.launch(&machine("one"), &request()).now_or_never().unwrap().is_ok());
 }
 
 #[test]
@@ -307,27 +268,11 @@ fn replaced_credentials_cause_new_reads_of_targets() {
 fn instances_found_by_a_lookup_are_known_at_once() {
     let double = Double::new();
     let session = double.session("a");
-    let id = session
-        .launch(&machine("one"), &request())
-        .now_or_never()
-        .unwrap()
-        .unwrap()
-        .id;
+    let id = session.launch(&machine("one"), &request()).now_or_never().unwrap().unwrap().id;
     double.world.lock().at.now += seconds(60);
     let other = double.session("b");
-    assert_eq!(
-        other.observe_instance(&machine("two"), &id),
-        capa_cloud::Observation::Unknown
-    );
-    assert_eq!(
-        other
-            .find_instances(&Query::default())
-            .now_or_never()
-            .unwrap()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(other.observe_instance(&machine("two"), &id), capa_cloud::Observation::Unknown);
+    assert_eq!(other.find_instances(&Query::default()).now_or_never().unwrap().unwrap().len(), 1);
     let capa_cloud::Observation::Seen(instance) = other.observe_instance(&machine("two"), &id) else {
         panic!("it was found");
     };

@@ -37,10 +37,7 @@ pub(super) fn label(object: &Object) -> String {
         return "main".to_owned();
     }
     // In the ARN of a target group, the part after the type identifies the object.
-    let name = object
-        .name
-        .rsplit_once(":targetgroup/")
-        .map_or(object.name.as_str(), |(_, name)| name);
+    let name = object.name.rsplit_once(":targetgroup/").map_or(object.name.as_str(), |(_, name)| name);
     label_of(name)
 }
 
@@ -73,9 +70,7 @@ pub(super) fn attribute(key: &str, value: impl Into<Expression>) -> Attribute {
 /// A path to a value, for example `aws_vpc.main.id`.
 pub(super) fn path(parts: &[&str]) -> Traversal {
     let (first, rest) = parts.split_first().unwrap_or((&"", &[]));
-    let rest = rest
-        .iter()
-        .map(|part| TraversalOperator::GetAttr(Identifier::sanitized(part)));
+    let rest = rest.iter().map(|part| TraversalOperator::GetAttr(Identifier::sanitized(part)));
     Traversal::new(Variable::sanitized(first), rest)
 }
 
@@ -90,11 +85,7 @@ pub(super) fn at(parts: &[&str], key: impl Into<Expression>) -> Expression {
 pub(super) fn value(object: &Object, name: &str) -> Expression {
     let label = label(object);
     let of = type_of(object.kind).unwrap_or_default();
-    if object.exists {
-        path(&["data", of, &label, name]).into()
-    } else {
-        path(&[of, &label, name]).into()
-    }
+    if object.exists { path(&["data", of, &label, name]).into() } else { path(&[of, &label, name]).into() }
 }
 
 /// The id of an object.
@@ -113,17 +104,13 @@ pub(super) fn call(name: &str, arguments: impl IntoIterator<Item = Expression>) 
 
 /// An object whose keys are identifiers.
 pub(super) fn object<'a>(entries: impl IntoIterator<Item = (&'a str, Expression)>) -> Expression {
-    let entries = entries
-        .into_iter()
-        .map(|(key, value)| (ObjectKey::Identifier(Identifier::sanitized(key)), value));
+    let entries = entries.into_iter().map(|(key, value)| (ObjectKey::Identifier(Identifier::sanitized(key)), value));
     entries.collect()
 }
 
 /// An object whose keys are strings.
 pub(super) fn map(entries: impl IntoIterator<Item = (String, Expression)>) -> Expression {
-    let entries = entries
-        .into_iter()
-        .map(|(key, value)| (ObjectKey::Expression(key.into()), value));
+    let entries = entries.into_iter().map(|(key, value)| (ObjectKey::Expression(key.into()), value));
     entries.collect()
 }
 

@@ -63,11 +63,7 @@ fn target_group<'a>(document: &Document<'a>, object: &'a Object, port: i32) -> B
             Wanted::Attribute { key, value } if *key == CONNECTION_TERMINATION => {
                 block.add_attribute(attribute("connection_termination", *value == "true"))
             }
-            Wanted::HealthCheck {
-                path,
-                interval_seconds,
-                threshold,
-            } => block.add_block(
+            Wanted::HealthCheck { path, interval_seconds, threshold } => block.add_block(
                 Block::builder("health_check")
                     .add_attribute(attribute("protocol", "HTTPS"))
                     .add_attribute(attribute("path", *path))
@@ -83,9 +79,8 @@ fn target_group<'a>(document: &Document<'a>, object: &'a Object, port: i32) -> B
 }
 
 fn load_balancer<'a>(document: &Document<'a>, object: &'a Object) -> Block {
-    let groups = document
-        .of(false)
-        .filter(|requirement| requirement.wanted == Wanted::SecurityGroup(GroupUse::LoadBalancer));
+    let groups =
+        document.of(false).filter(|requirement| requirement.wanted == Wanted::SecurityGroup(GroupUse::LoadBalancer));
     let groups: Vec<Expression> = groups.map(|requirement| id(&requirement.object)).collect();
     let subnets = document.wanted(object).find_map(|wanted| match wanted {
         Wanted::Subnets(subnets) => Some(subnets.iter().map(id).collect::<Vec<Expression>>()),

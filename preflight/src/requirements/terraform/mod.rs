@@ -50,9 +50,7 @@ impl<'a> Document<'a> {
     /// All demands of the requirements on an object.
     fn wanted(&self, object: &'a Object) -> impl Iterator<Item = &'a Wanted> {
         let requirements = self.requirements.requirements.iter();
-        requirements
-            .filter(move |requirement| requirement.object == *object)
-            .map(|requirement| &requirement.wanted)
+        requirements.filter(move |requirement| requirement.object == *object).map(|requirement| &requirement.wanted)
     }
 
     fn wants(&self, object: &'a Object, wanted: &Wanted) -> bool {
@@ -103,9 +101,6 @@ impl<'a> Document<'a> {
             let sentence = requirement.sentence.replace(char::is_control, " ");
             format!("# - {sentence} ({})\n", requirement.rules.join(", "))
         });
-        format!(
-            "\n# This configuration does not provide the following:\n{}",
-            lines.collect::<String>()
-        )
+        format!("\n# This configuration does not provide the following:\n{}", lines.collect::<String>())
     }
 }

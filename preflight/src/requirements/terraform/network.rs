@@ -25,12 +25,7 @@ pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
         .filter(|requirement| matches!(requirement.wanted, Wanted::Subnet(_)))
         .map(|requirement| &requirement.object)
         .collect();
-    let network = Network {
-        document,
-        vpc,
-        bits: bits(subnets.len()),
-        has_ipv6: document.wants(vpc, &Wanted::Ipv6),
-    };
+    let network = Network { document, vpc, bits: bits(subnets.len()), has_ipv6: document.wants(vpc, &Wanted::Ipv6) };
     if vpc.exists {
         blocks.extend((!subnets.is_empty()).then(|| network.ranges("subnet_cidr_blocks", "IPv4")));
         let wants_ipv6 = network.has_ipv6 && !subnets.is_empty();
@@ -70,9 +65,7 @@ fn zones(document: &Document<'_>) -> Vec<Block> {
             _ => None,
         })
         .collect();
-    let is_needed = document
-        .of(false)
-        .any(|requirement| matches!(requirement.wanted, Wanted::Zone(Zone::Free(_))));
+    let is_needed = document.of(false).any(|requirement| matches!(requirement.wanted, Wanted::Zone(Zone::Free(_))));
     let filter = Block::builder("filter")
         .add_attribute(attribute("name", "opt-in-status"))
         .add_attribute(attribute("values", vec!["opt-in-not-required"]));
@@ -109,32 +102,16 @@ impl<'a> Network<'a> {
         // A new VPC has the DHCP options of the region.
         let block = resource("aws_vpc", &label(vpc))
             .add_attribute(attribute("cidr_block", path(&["var", "vpc_cidr_block"])))
-            .add_attribute(attribute(
-                "enable_dns_support",
-                document.wants(vpc, &Wanted::DnsSupport),
-            ))
-            .add_attribute(attribute(
-                "enable_dns_hostnames",
-                document.wants(vpc, &Wanted::DnsHostnames),
-            ))
+            .add_attribute(attribute("enable_dns_support", document.wants(vpc, &Wanted::DnsSupport)))
+            .add_attribute(attribute("enable_dns_hostnames", document.wants(vpc, &Wanted::DnsHostnames)))
             .add_attributes(tenancy.then(|| attribute("instance_tenancy", "default")))
-            .add_attributes(
-                self.has_ipv6
-                    .then(|| attribute("assign_generated_ipv6_cidr_block", true)),
-            )
+            .add_attributes(self.has_ipv6.then(|| attribute("assign_generated_ipv6_cidr_block", true)))
             .add_attribute(attribute("tags", document.tags(vpc)));
         let mut blocks = vec![
-            variable(
-                "vpc_cidr_block",
-                path(&["string"]).into(),
-                &description,
-                cidr_block.map(Expression::from),
-            ),
+            variable("vpc_cidr_block", path(&["string"]).into(), &description, cidr_block.map(Expression::from)),
             block.build(),
         ];
-        let gateways = document
-            .of(false)
-            .filter(|requirement| requirement.wanted == Wanted::InternetGateway);
+        let gateways = document.of(false).filter(|requirement| requirement.wanted == Wanted::InternetGateway);
         blocks.extend(gateways.map(|requirement| {
             resource("aws_internet_gateway", &label(&requirement.object))
                 .add_attribute(attribute("vpc_id", id(vpc)))
@@ -151,10 +128,7 @@ impl<'a> Network<'a> {
     /// The variable for the ranges of new subnets in an existing VPC. Only the owner of the VPC knows which ranges are
     /// free.
     fn ranges(&self, name: &str, family: &str) -> Block {
-        let description = format!(
-            "{family} ranges of the new subnets by name: they are free in {}",
-            self.vpc
-        );
+        let description = format!("{family} ranges of the new subnets by name: they are free in {}", self.vpc);
         let of = call("map", [path(&["string"]).into()]);
         variable(name, of, &description, None)
     }
@@ -163,10 +137,9 @@ impl<'a> Network<'a> {
         let (document, vpc) = (self.document, self.vpc);
         let zone = document.wanted(subnet).find_map(|wanted| match wanted {
             Wanted::Zone(Zone::Named(zone)) => Some(zone.as_str().into()),
-            Wanted::Zone(Zone::Free(number)) => Some(at(
-                &["data", "aws_availability_zones", "free", "names"],
-                Expression::from(*number),
-            )),
+            Wanted::Zone(Zone::Free(number)) => {
+                Some(at(&["data", "aws_availability_zones", "free", "names"], Expression::from(*number)))
+            }
             _ => None,
         });
         let range = |variable: &str, of: &str, bits: u32| {
@@ -179,19 +152,13 @@ impl<'a> Network<'a> {
         let has_ipv6 = self.has_ipv6 && document.wants(subnet, &Wanted::Ipv6);
         let ipv6 = has_ipv6.then(|| {
             let range = range("subnet_ipv6_cidr_blocks", "ipv6_cidr_block", IPV6_SUBNET_BITS);
-            [
-                attribute("ipv6_cidr_block", range),
-                attribute("assign_ipv6_address_on_creation", true),
-            ]
+            [attribute("ipv6_cidr_block", range), attribute("assign_ipv6_address_on_creation", true)]
         });
         // A new subnet uses the default network ACL of the VPC, which allows all traffic.
         resource("aws_subnet", &label(subnet))
             .add_attribute(attribute("vpc_id", id(vpc)))
             .add_attributes(zone.map(|zone: Expression| attribute("availability_zone", zone)))
-            .add_attribute(attribute(
-                "cidr_block",
-                range("subnet_cidr_blocks", "cidr_block", self.bits),
-            ))
+            .add_attribute(attribute("cidr_block", range("subnet_cidr_blocks", "cidr_block", self.bits)))
             .add_attributes(ipv6.into_iter().flatten())
             .add_attribute(attribute("tags", document.tags(subnet)))
             .build()
@@ -213,10 +180,9 @@ impl<'a> Network<'a> {
         let way = self.document.wanted(subnet).find_map(|wanted| match wanted {
             Wanted::DefaultRoute(WayOut::NatGateway(gateway)) => Some(("nat_gateway_id", id(gateway))),
             Wanted::DefaultRoute(WayOut::InternetGateway(Some(gateway))) => Some(("gateway_id", id(gateway))),
-            Wanted::DefaultRoute(WayOut::InternetGateway(None)) => Some((
-                "gateway_id",
-                path(&["data", "aws_internet_gateway", "main", "id"]).into(),
-            )),
+            Wanted::DefaultRoute(WayOut::InternetGateway(None)) => {
+                Some(("gateway_id", path(&["data", "aws_internet_gateway", "main", "id"]).into()))
+            }
             _ => None,
         });
         let Some((key, gateway)) = way else {
@@ -228,27 +194,16 @@ impl<'a> Network<'a> {
                 "nat_gateway_id" => ("egress_only_gateway_id", egress_only.into()),
                 key => (key, gateway.clone()),
             };
-            (
-                format!("{name}_ipv6"),
-                "destination_ipv6_cidr_block",
-                "::/0",
-                key,
-                gateway,
-            )
+            (format!("{name}_ipv6"), "destination_ipv6_cidr_block", "::/0", key, gateway)
         });
         let ipv4 = (name.clone(), "destination_cidr_block", "0.0.0.0/0", key, gateway);
-        blocks.extend(
-            [Some(ipv4), ipv6]
-                .into_iter()
-                .flatten()
-                .map(|(name, of, range, key, gateway)| {
-                    resource("aws_route", &name)
-                        .add_attribute(attribute("route_table_id", table_id()))
-                        .add_attribute(attribute(of, range))
-                        .add_attribute(attribute(key, gateway))
-                        .build()
-                }),
-        );
+        blocks.extend([Some(ipv4), ipv6].into_iter().flatten().map(|(name, of, range, key, gateway)| {
+            resource("aws_route", &name)
+                .add_attribute(attribute("route_table_id", table_id()))
+                .add_attribute(attribute(of, range))
+                .add_attribute(attribute(key, gateway))
+                .build()
+        }));
         blocks
     }
 

@@ -10,10 +10,7 @@ use crate::requirements::wanted::{GroupUse, SubnetUse, Wanted};
 pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
     let all = &document.requirements.requirements;
     let subnets = all.iter().filter_map(|requirement| match &requirement.wanted {
-        Wanted::Subnet(SubnetUse {
-            is_public,
-            has_machines: true,
-        }) => Some(object([
+        Wanted::Subnet(SubnetUse { is_public, has_machines: true }) => Some(object([
             ("id", id(&requirement.object)),
             ("availabilityZone", value(&requirement.object, "availability_zone")),
             ("public", (*is_public).into()),
@@ -21,9 +18,7 @@ pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
         _ => None,
     });
     let groups = |purpose: GroupUse| -> Expression {
-        let groups = all
-            .iter()
-            .filter(|requirement| requirement.wanted == Wanted::SecurityGroup(purpose));
+        let groups = all.iter().filter(|requirement| requirement.wanted == Wanted::SecurityGroup(purpose));
         groups.map(|requirement| id(&requirement.object)).collect()
     };
     let groups = object([

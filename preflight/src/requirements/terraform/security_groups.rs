@@ -15,15 +15,7 @@ const CLIENTS: &str = "api_client_cidr_blocks";
 
 pub(super) fn blocks(document: &Document<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
-    if document.of(false).any(|requirement| {
-        matches!(
-            requirement.wanted,
-            Wanted::Admits {
-                from: Peer::Clients,
-                ..
-            }
-        )
-    }) {
+    if document.of(false).any(|requirement| matches!(requirement.wanted, Wanted::Admits { from: Peer::Clients, .. })) {
         let of = call("list", [path(&["string"]).into()]);
         let description = "IPv4 ranges of those who use the API server: the management cluster and people";
         blocks.push(variable(CLIENTS, of, description, None));
@@ -50,19 +42,8 @@ fn group<'a>(document: &Document<'a>, requirement: &'a Requirement) -> Block {
 }
 
 fn ingress(document: &Document<'_>, requirement: &Requirement, traffic: Traffic, from: &Peer) -> Block {
-    let name = format!(
-        "{}_{}_from_{}",
-        label(&requirement.object),
-        traffic_label(traffic),
-        peer_label(from)
-    );
-    rule(
-        "aws_vpc_security_group_ingress_rule",
-        &name,
-        requirement,
-        Some(traffic),
-        peer(document, from),
-    )
+    let name = format!("{}_{}_from_{}", label(&requirement.object), traffic_label(traffic), peer_label(from));
+    rule("aws_vpc_security_group_ingress_rule", &name, requirement, Some(traffic), peer(document, from))
 }
 
 fn egress(document: &Document<'_>, requirement: &Requirement, traffic: Option<Traffic>, to: &Peer) -> Vec<Block> {
@@ -135,8 +116,5 @@ fn of_vpc(vpc: &Object) -> Vec<Attribute> {
 
 /// The attributes that create one rule for each of several ranges.
 fn each(ranges: Expression) -> Vec<Attribute> {
-    vec![
-        attribute("for_each", call("toset", [ranges])),
-        attribute("cidr_ipv4", path(&["each", "value"])),
-    ]
+    vec![attribute("for_each", call("toset", [ranges])), attribute("cidr_ipv4", path(&["each", "value"]))]
 }

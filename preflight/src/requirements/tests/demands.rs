@@ -12,9 +12,7 @@ use crate::testing::good;
 /// Machines with a role, a number and fields of the spec.
 pub(super) fn machines(name: &str, role: RoleOfMachines, replicas: i32, fields: &Value) -> MachineDemand {
     let mut spec = json!({"instanceType": "m5.large"});
-    spec.as_object_mut()
-        .unwrap()
-        .extend(fields.as_object().unwrap().clone());
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     MachineDemand {
         template: format!("AWSMachineTemplate/{name}"),
         role,
@@ -30,10 +28,8 @@ pub(super) fn of_spec(kind: &str, named: &[(&str, Value)]) -> Demand {
     let has_control_plane = kind == "cp";
     let control_plane = machines("cp", RoleOfMachines::ControlPlane, 4, &json!({}));
     let workers = machines("md", RoleOfMachines::Worker, 3, &json!({}));
-    let network: serde_json::Map<String, Value> = named
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), value.clone()))
-        .collect();
+    let network: serde_json::Map<String, Value> =
+        named.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
     let network: MachineNetwork = serde_json::from_value(Value::Object(network)).unwrap();
     Demand {
         cluster_tag: "prod".to_owned(),
@@ -44,11 +40,7 @@ pub(super) fn of_spec(kind: &str, named: &[(&str, Value)]) -> Demand {
         api_port: 6443,
         runs_control_plane: has_control_plane,
         has_hosted_control_plane: !has_control_plane,
-        machines: has_control_plane
-            .then_some(control_plane)
-            .into_iter()
-            .chain([workers])
-            .collect(),
+        machines: has_control_plane.then_some(control_plane).into_iter().chain([workers]).collect(),
         ..Demand::default()
     }
 }
@@ -67,10 +59,8 @@ const TARGET_GROUP: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:
 /// All demands, with names.
 pub(super) fn all() -> Vec<(&'static str, Demand)> {
     let vpc = ("vpc", json!({"id": "vpc-0000000a"}));
-    let groups = (
-        "securityGroups",
-        json!({"all": ["sg-0000000a"], "controlPlane": ["sg-0000000b"], "worker": ["sg-0000000c"]}),
-    );
+    let groups =
+        ("securityGroups", json!({"all": ["sg-0000000a"], "controlPlane": ["sg-0000000b"], "worker": ["sg-0000000c"]}));
     let targets = ("controlPlaneTargets", json!([{"targetGroupARN": TARGET_GROUP}]));
     let named = [vpc.clone(), subnets(ZONES), groups, targets];
     let cilium = Demand {
@@ -82,46 +72,24 @@ pub(super) fn all() -> Vec<(&'static str, Demand)> {
         }),
         ..of_spec("cp", &named)
     };
-    let with_ipv6 = |demand| Demand {
-        wants_ipv6: true,
-        cni: None,
-        ..demand
-    };
-    let of_control_plane = (
-        "securityGroups",
-        json!({"controlPlane": ["sg-0000000b", "sg-0000000d"]}),
-    );
+    let with_ipv6 = |demand| Demand { wants_ipv6: true, cni: None, ..demand };
+    let of_control_plane = ("securityGroups", json!({"controlPlane": ["sg-0000000b", "sg-0000000d"]}));
     let of_workers = ("securityGroups", json!({"worker": ["sg-0000000b"]}));
     let of_all = ("securityGroups", json!({"all": ["sg-0000000a"]}));
     vec![
         ("nothing named", of_spec("cp", &[])),
         ("hosted control plane", of_spec("workers", &[])),
-        (
-            "hosted control plane, groups named",
-            of_spec("workers", std::slice::from_ref(&of_all)),
-        ),
+        ("hosted control plane, groups named", of_spec("workers", std::slice::from_ref(&of_all))),
         ("Cilium, all named", cilium),
         ("IPv6", with_ipv6(of_spec("cp", &[]))),
         ("IPv6, all named", with_ipv6(of_spec("cp", &named))),
-        (
-            "zones not known",
-            of_spec("cp", &[vpc.clone(), subnets([None; 3]), of_all]),
-        ),
-        (
-            "one zone named",
-            of_spec("cp", &[vpc.clone(), subnets([Some("eu-west-1b"); 3]), of_control_plane]),
-        ),
+        ("zones not known", of_spec("cp", &[vpc.clone(), subnets([None; 3]), of_all])),
+        ("one zone named", of_spec("cp", &[vpc.clone(), subnets([Some("eu-west-1b"); 3]), of_control_plane])),
         ("groups of workers named", of_spec("cp", &[vpc, of_workers])),
         ("public workers", of_public_workers()),
         ("public machines alone", of_public_machines()),
         ("failure domains", of_failure_domains()),
-        (
-            "no machines known",
-            Demand {
-                machines: vec![],
-                ..of_spec("cp", &[])
-            },
-        ),
+        ("no machines known", Demand { machines: vec![], ..of_spec("cp", &[]) }),
         ("everything", everything()),
     ]
 }
@@ -145,17 +113,8 @@ fn of_public_machines() -> Demand {
 fn of_failure_domains() -> Demand {
     let mut demand = of_spec("cp", &[subnets(ZONES)]);
     demand.machines[1].failure_domains.insert("eu-west-1d".to_owned());
-    demand.endpoint = Some(EndpointDemand {
-        host: "10.0.0.1".to_owned(),
-        port: 6443,
-        is_initialized: false,
-    });
-    demand.machines.push(machines(
-        "edge",
-        RoleOfMachines::Worker,
-        1,
-        &json!({"subnet": {"id": "subnet-0000000e"}}),
-    ));
+    demand.endpoint = Some(EndpointDemand { host: "10.0.0.1".to_owned(), port: 6443, is_initialized: false });
+    demand.machines.push(machines("edge", RoleOfMachines::Worker, 1, &json!({"subnet": {"id": "subnet-0000000e"}})));
     demand
 }
 

@@ -17,10 +17,7 @@ use world::{World, completed};
 const NETWORK: [&str; 5] = ["V", "S", "E", "G", "L"];
 
 fn checked(demand: &Demand, requirements: Vec<&Requirement>) -> Report {
-    let selection = Selection {
-        only: NETWORK.map(str::to_owned).into(),
-        ..Selection::default()
-    };
+    let selection = Selection { only: NETWORK.map(str::to_owned).into(), ..Selection::default() };
     check(&World::new(demand, requirements).facts(), &selection)
 }
 
@@ -44,17 +41,12 @@ fn what_has_everything_keeps_every_rule() {
 /// The reason why no rule notices that something is missing.
 fn unnoticed(requirement: &Requirement, needed: &Requirements) -> Option<&'static str> {
     let is_of_nat_gateway = needed.requirements.iter().any(|other| {
-        let for_nat = SubnetUse {
-            is_public: true,
-            has_machines: false,
-        };
+        let for_nat = SubnetUse { is_public: true, has_machines: false };
         other.object == requirement.object && other.wanted == Wanted::Subnet(for_nat)
     });
     match &requirement.wanted {
         Wanted::AdmitsPodNetwork => Some("nobody knows the ports"),
-        Wanted::Admits {
-            from: Peer::Clients, ..
-        } => Some("nobody knows the addresses of clients"),
+        Wanted::Admits { from: Peer::Clients, .. } => Some("nobody knows the addresses of clients"),
         Wanted::Allows { .. } if requirement.object.name == "load-balancer" => {
             Some("no rule reads what a load balancer may connect to")
         }
@@ -78,10 +70,7 @@ fn whatever_is_missing_breaks_a_rule_of_its_requirement() {
             let others = others.filter(|(other, _)| *other != number).map(|(_, other)| other);
             let report = checked(&completed, others.collect());
             let found: BTreeSet<&str> = report.findings().map(|finding| finding.rule).collect();
-            assert!(
-                missing.rules.iter().any(|rule| found.contains(rule)),
-                "{name}: without {missing:?}: {found:?}"
-            );
+            assert!(missing.rules.iter().any(|rule| found.contains(rule)), "{name}: without {missing:?}: {found:?}");
             broken.extend(missing.rules.iter().filter(|rule| found.contains(*rule)).copied());
         }
     }
@@ -128,10 +117,7 @@ fn every_requirement_has_rules_and_a_sentence_of_its_own() {
         let mut sentences = BTreeSet::new();
         for requirement in requirements(&demand).requirements {
             assert!(!requirement.rules.is_empty(), "{name}: {requirement:?}");
-            assert!(
-                sentences.insert(requirement.sentence.clone()),
-                "{name}: {requirement:?}"
-            );
+            assert!(sentences.insert(requirement.sentence.clone()), "{name}: {requirement:?}");
         }
     }
 }

@@ -19,11 +19,7 @@ fn configuration(demand: &Demand) -> (String, Body) {
 /// Blocks that others refer to, as `aws_vpc.main`, `data.aws_vpc.main` and `var.name`.
 fn declared(body: &Body) -> Vec<String> {
     let blocks = body.blocks().filter_map(|block| {
-        let labels: Vec<&str> = block
-            .labels()
-            .iter()
-            .map(::hcl::structure::BlockLabel::as_str)
-            .collect();
+        let labels: Vec<&str> = block.labels().iter().map(::hcl::structure::BlockLabel::as_str).collect();
         match block.identifier() {
             "resource" => Some(labels.join(".")),
             "data" => Some(format!("data.{}", labels.join("."))),
@@ -104,17 +100,9 @@ fn everything_that_has_to_be_created_is_a_resource() {
         let (text, body) = configuration(&demand);
         let number = |of: &str| {
             let resources = declared(&body);
-            resources
-                .iter()
-                .filter(|resource| resource.starts_with(&format!("{of}.")))
-                .count()
+            resources.iter().filter(|resource| resource.starts_with(&format!("{of}."))).count()
         };
-        let new = || {
-            needed
-                .requirements
-                .iter()
-                .filter(|requirement| !requirement.object.exists)
-        };
+        let new = || needed.requirements.iter().filter(|requirement| !requirement.object.exists);
         let objects = |kind| -> BTreeSet<&Object> {
             let of_kind = new().map(|requirement| &requirement.object);
             of_kind.filter(|object| object.kind == kind).collect()
@@ -134,25 +122,16 @@ fn everything_that_has_to_be_created_is_a_resource() {
             assert_eq!(number(of), objects(kind).len() + routes_of_ipv6, "{name}: {of}\n{text}");
         }
         let admitted = new().filter(|requirement| matches!(requirement.wanted, Wanted::Admits { .. }));
-        assert_eq!(
-            number("aws_vpc_security_group_ingress_rule"),
-            admitted.count(),
-            "{name}\n{text}"
-        );
+        assert_eq!(number("aws_vpc_security_group_ingress_rule"), admitted.count(), "{name}\n{text}");
     }
 }
 
 #[test]
 fn names_of_users_stay_texts_in_a_configuration() {
-    let mut demand = of_spec(
-        "workers",
-        &[("sshKeyName", json!("a\"\n}${file(\"/etc/passwd\")} %{ if true }"))],
-    );
+    let mut demand = of_spec("workers", &[("sshKeyName", json!("a\"\n}${file(\"/etc/passwd\")} %{ if true }"))]);
     demand.cluster_tag = "${path.root}".to_owned();
     let (text, body) = configuration(&demand);
-    let key = body
-        .blocks()
-        .find(|block| block.labels().iter().any(|label| label.as_str() == "aws_key_pair"));
+    let key = body.blocks().find(|block| block.labels().iter().any(|label| label.as_str() == "aws_key_pair"));
     let name: Vec<&Expression> = key.unwrap().body().attributes().map(::hcl::Attribute::expr).collect();
     let [Expression::String(name)] = name.as_slice() else {
         panic!("{name:?} is no text:\n{text}");
@@ -162,10 +141,7 @@ fn names_of_users_stay_texts_in_a_configuration() {
         assert!(text.contains(escaped), "{escaped}\n{text}");
     }
     let remarks = text.lines().filter(|line| line.contains("Key pair"));
-    assert!(
-        remarks.clone().count() == 1 && remarks.clone().all(|line| line.starts_with("# - ")),
-        "{text}"
-    );
+    assert!(remarks.clone().count() == 1 && remarks.clone().all(|line| line.starts_with("# - ")), "{text}");
 }
 
 #[test]
@@ -217,12 +193,6 @@ fn the_text_groups_requirements_and_ends_with_the_check() {
 = Security group sg-0000000a allows TCP 8132 to everywhere (G12)
 ";
     assert!(text.contains(expected), "{text}");
-    assert!(
-        text.contains("\n+ Subnet private-1 has to be created, as a private subnet for machines (S1)\n"),
-        "{text}"
-    );
-    assert!(
-        text.ends_with("\nWhen it is there, check it: capa-rs check network -f cluster.yaml\n"),
-        "{text}"
-    );
+    assert!(text.contains("\n+ Subnet private-1 has to be created, as a private subnet for machines (S1)\n"), "{text}");
+    assert!(text.ends_with("\nWhen it is there, check it: capa-rs check network -f cluster.yaml\n"), "{text}");
 }

@@ -17,13 +17,7 @@ fn findings(report: &Report) -> Vec<Finding> {
 #[test]
 fn good_infrastructure_keeps_every_rule() {
     for answer in check(&good(), &Selection::default()).answers {
-        assert_eq!(
-            answer.outcome,
-            Outcome::Passed,
-            "{}: {}",
-            answer.rule.id,
-            answer.rule.title
-        );
+        assert_eq!(answer.outcome, Outcome::Passed, "{}: {}", answer.rule.id, answer.rule.title);
     }
 }
 
@@ -42,18 +36,8 @@ fn the_file_with_good_facts_has_the_form_of_saved_facts() {
 fn every_rule_has_infrastructure_that_breaks_it() {
     let ids: Vec<&str> = rules().iter().map(|rule| rule.id).collect();
     let shown: BTreeSet<&str> = bad().iter().map(|bad| bad.rule).collect();
-    assert_eq!(
-        shown,
-        ids.iter().copied().collect(),
-        "rules with a world that breaks them"
-    );
-    for Bad {
-        rule,
-        object,
-        says,
-        break_it,
-    } in bad()
-    {
+    assert_eq!(shown, ids.iter().copied().collect(), "rules with a world that breaks them");
+    for Bad { rule, object, says, break_it } in bad() {
         let mut facts = good();
         break_it(&mut facts);
         assert_ne!(facts, good(), "{rule}: {says}");
@@ -61,9 +45,7 @@ fn every_rule_has_infrastructure_that_breaks_it() {
         let found = findings(&report);
         let of_rule: Vec<&Finding> = found.iter().filter(|finding| finding.rule == rule).collect();
         assert!(
-            of_rule
-                .iter()
-                .any(|finding| finding.object == object && finding.message.contains(says)),
+            of_rule.iter().any(|finding| finding.object == object && finding.message.contains(says)),
             "{rule} {object} says {says:?} is not among {found:#?}"
         );
     }
@@ -87,10 +69,7 @@ fn ids_are_unique_and_begin_with_the_letter_of_their_category() {
 
 #[test]
 fn unanswered_questions_are_no_findings() {
-    let of_aws = Facts {
-        demand: good().demand,
-        ..Facts::default()
-    };
+    let of_aws = Facts { demand: good().demand, ..Facts::default() };
     // The rules whose findings depend on the spec alone.
     let known: [&str; 0] = [];
     for facts in [Facts::default(), of_aws] {
@@ -111,21 +90,12 @@ fn an_unknown_object_hides_no_problem_of_another() {
     };
     let profiles = &mut facts.instance_profiles;
     profiles.insert("control-plane".to_owned(), Answer::Failed(denied));
-    let only_m6 = Selection {
-        only: ["M6".to_owned()].into(),
-        ..Selection::default()
-    };
+    let only_m6 = Selection { only: ["M6".to_owned()].into(), ..Selection::default() };
     let outcome = &check(&facts, &only_m6).answers[0].outcome;
-    assert!(
-        matches!(outcome, Outcome::Unknown(missing) if missing.contains("GetInstanceProfile")),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Outcome::Unknown(missing) if missing.contains("GetInstanceProfile")), "{outcome:?}");
     facts.instance_profiles.insert("nodes".to_owned(), Answer::Found(None));
     let found = findings(&check(&facts, &only_m6));
-    assert_eq!(
-        found.iter().map(|finding| &finding.object).collect::<Vec<_>>(),
-        ["nodes"]
-    );
+    assert_eq!(found.iter().map(|finding| &finding.object).collect::<Vec<_>>(), ["nodes"]);
 }
 
 #[test]
@@ -136,17 +106,9 @@ fn findings_of_a_rule_are_told_apart_by_their_object() {
         let report = check(&facts, &Selection::default());
         let mut seen = BTreeSet::new();
         for finding in report.findings() {
-            assert!(
-                seen.insert((finding.rule, finding.object.clone())),
-                "{}: {finding:#?}",
-                bad.rule
-            );
+            assert!(seen.insert((finding.rule, finding.object.clone())), "{}: {finding:#?}", bad.rule);
             assert!(finding.message.len() <= 1024 && finding.fix.len() <= 1024 && finding.object.len() <= 256);
-            assert!(
-                !finding.fix.is_empty() && !finding.fix.ends_with('.'),
-                "{}",
-                finding.fix
-            );
+            assert!(!finding.fix.is_empty() && !finding.fix.ends_with('.'), "{}", finding.fix);
         }
     }
 }
@@ -155,15 +117,8 @@ fn findings_of_a_rule_are_told_apart_by_their_object() {
 fn a_selection_names_rules_or_categories() {
     let ids = |only: &[&str], skip: &[&str]| -> Vec<&str> {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let selection = Selection {
-            only: names(only),
-            skip: names(skip),
-        };
-        check(&good(), &selection)
-            .answers
-            .iter()
-            .map(|answer| answer.rule.id)
-            .collect()
+        let selection = Selection { only: names(only), skip: names(skip) };
+        check(&good(), &selection).answers.iter().map(|answer| answer.rule.id).collect()
     };
     assert_eq!(ids(&["V2", "I"], &["I3"]), ["I1", "I2", "I4", "I5", "V2"]);
     assert_eq!(ids(&[], &["V2"]).len(), rules().len() - 1);
@@ -179,10 +134,7 @@ fn facts_survive_saving_and_find_the_same_when_redacted() {
         assert_eq!(loaded, facts, "{}", bad.rule);
         let redacted: Facts = serde_json::from_value(crate::redact(saved)).unwrap();
         let ids = |facts: &Facts| -> Vec<&str> {
-            check(facts, &Selection::default())
-                .findings()
-                .map(|finding| finding.rule)
-                .collect()
+            check(facts, &Selection::default()).findings().map(|finding| finding.rule).collect()
         };
         assert_eq!(ids(&redacted), ids(&facts), "{}", bad.rule);
     }

@@ -16,11 +16,7 @@ async fn failures_back_off_per_object() {
     }
     assert_eq!((reconciler.passes("waiting"), reconciler.passes("fine")), (4, 1));
     let scraped = scrape(&world.registry);
-    for line in [
-        "reconcile_errors_total{controller=\"widget\"} 5",
-        "result=\"requeue\"} 3",
-        "result=\"success\"} 2",
-    ] {
+    for line in ["reconcile_errors_total{controller=\"widget\"} 5", "result=\"requeue\"} 3", "result=\"success\"} 2"] {
         assert!(scraped.contains(line), "{line} is missing in\n{scraped}");
     }
     world.end().await;
@@ -62,19 +58,10 @@ async fn a_panic_is_an_error_of_its_object_only() {
         Ok(Outcome::done(object.clone()))
     });
     let world = start(server_with(&["bomb", "fine"]), &reconciler);
-    eventually("both", || {
-        reconciler.passes("bomb") == 2 && reconciler.passes("fine") == 1
-    })
-    .await;
+    eventually("both", || reconciler.passes("bomb") == 2 && reconciler.passes("fine") == 1).await;
     let scraped = scrape(&world.registry);
-    assert!(
-        scraped.contains("controller_runtime_reconcile_panics_total{controller=\"widget\"} 1"),
-        "{scraped}"
-    );
-    assert!(
-        scraped.contains("controller_runtime_reconcile_errors_total{controller=\"widget\"} 1"),
-        "{scraped}"
-    );
+    assert!(scraped.contains("controller_runtime_reconcile_panics_total{controller=\"widget\"} 1"), "{scraped}");
+    assert!(scraped.contains("controller_runtime_reconcile_errors_total{controller=\"widget\"} 1"), "{scraped}");
     world.server.edit(&path("fine"), touch);
     eventually("the controller goes on", || reconciler.passes("fine") == 2).await;
     world.end().await;
@@ -84,9 +71,7 @@ async fn a_panic_is_an_error_of_its_object_only() {
 async fn a_failure_is_logged_with_the_object_it_belongs_to() {
     let log = Log::start(LogFormat::Json, 0);
     let mut object = widget("a");
-    object
-        .labels_mut()
-        .insert("cluster.x-k8s.io/cluster-name".into(), "prod".into());
+    object.labels_mut().insert("cluster.x-k8s.io/cluster-name".into(), "prod".into());
     let server = FakeServer::default();
     server.put_widget(&object);
     let reconciler = Scripted::new(|_, _| Err(ReconcileError::new("Broken", "the subnet is gone")));
@@ -100,10 +85,7 @@ async fn a_failure_is_logged_with_the_object_it_belongs_to() {
     let fields = names.map(|field| line[field].as_str().unwrap_or_default());
     assert_eq!(fields, ["widget", "prod", "team", "a", "Broken"], "{line}");
     assert_eq!(line["reconcile_id"].as_str().map(str::len), Some(16), "{line}");
-    assert!(
-        line["retry_in_seconds"].as_f64().is_some_and(|delay| delay > 0.5),
-        "{line}"
-    );
+    assert!(line["retry_in_seconds"].as_f64().is_some_and(|delay| delay > 0.5), "{line}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,9 +108,6 @@ async fn a_failed_status_write_is_a_failed_pass() {
     let world = start(server, &reconciler);
     eventually("a second try", || reconciler.passes("a") == 2).await;
     world.server.set_fault("PUT", None);
-    eventually("the status", || {
-        world.server.object(&path("a")).unwrap()["status"]["phase"] == "Running"
-    })
-    .await;
+    eventually("the status", || world.server.object(&path("a")).unwrap()["status"]["phase"] == "Running").await;
     world.end().await;
 }

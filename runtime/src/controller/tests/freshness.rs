@@ -3,14 +3,8 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn a_pass_waits_until_the_cache_shows_the_last_write() {
     let reconciler = Scripted::new(|object, before| {
-        let next = if before == 0 {
-            Next::Requeue(Duration::from_millis(1))
-        } else {
-            Next::AwaitChange
-        };
-        Ok(Outcome::done(object.clone())
-            .with_status(phase("Running"))
-            .with_next(next))
+        let next = if before == 0 { Next::Requeue(Duration::from_millis(1)) } else { Next::AwaitChange };
+        Ok(Outcome::done(object.clone()).with_status(phase("Running")).with_next(next))
     });
     let server = server_with(&["a"]);
     server.hold_watches(true);
@@ -20,10 +14,7 @@ async fn a_pass_waits_until_the_cache_shows_the_last_write() {
     assert_eq!(reconciler.passes("a"), 1, "the cache is behind");
     world.server.hold_watches(false);
     eventually("the second pass", || reconciler.passes("a") == 2).await;
-    assert_eq!(
-        reconciler.versions("a").last(),
-        world.server.version_of(&path("a")).as_ref()
-    );
+    assert_eq!(reconciler.versions("a").last(), world.server.version_of(&path("a")).as_ref());
     assert_eq!((world.server.gets(&path("a")), world.server.writes().len()), (0, 1));
     world.end().await;
 }
@@ -31,29 +22,16 @@ async fn a_pass_waits_until_the_cache_shows_the_last_write() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_stays_behind_is_bypassed_by_a_read() {
     let reconciler = Scripted::new(|object, before| {
-        let next = if before == 0 {
-            Next::Requeue(Duration::from_millis(1))
-        } else {
-            Next::AwaitChange
-        };
-        Ok(Outcome::done(object.clone())
-            .with_status(phase("Running"))
-            .with_next(next))
+        let next = if before == 0 { Next::Requeue(Duration::from_millis(1)) } else { Next::AwaitChange };
+        Ok(Outcome::done(object.clone()).with_status(phase("Running")).with_next(next))
     });
     let server = server_with(&["a"]);
     server.hold_watches(true);
     let world = start(server, &reconciler);
     eventually("the second pass", || reconciler.passes("a") == 2).await;
     let times = reconciler.times("a");
-    assert!(
-        (30..=31).contains(&(times[1] - times[0]).as_secs()),
-        "{:?}",
-        times[1] - times[0]
-    );
-    assert_eq!(
-        reconciler.versions("a").last(),
-        world.server.version_of(&path("a")).as_ref()
-    );
+    assert!((30..=31).contains(&(times[1] - times[0]).as_secs()), "{:?}", times[1] - times[0]);
+    assert_eq!(reconciler.versions("a").last(), world.server.version_of(&path("a")).as_ref());
     assert_eq!(world.server.gets(&path("a")), 1);
     world.end().await;
 }
@@ -64,20 +42,11 @@ async fn a_conflict_is_repeated_promptly_on_the_newer_object() {
     let server = server_with(&["a"]);
     let world = start(server, &reconciler.clone().taking(Duration::from_secs(1)));
     eventually("the first pass", || reconciler.passes("a") == 1).await;
-    world
-        .server
-        .edit(&path("a"), |object| object["status"] = json!({"phase": "Foreign"}));
-    eventually("our status", || {
-        world.server.object(&path("a")).unwrap()["status"]["phase"] == "Running"
-    })
-    .await;
+    world.server.edit(&path("a"), |object| object["status"] = json!({"phase": "Foreign"}));
+    eventually("our status", || world.server.object(&path("a")).unwrap()["status"]["phase"] == "Running").await;
     let times = reconciler.times("a");
     assert_eq!(times.len(), 2);
-    assert!(
-        times[1] - times[0] < Duration::from_millis(1300),
-        "{:?}",
-        times[1] - times[0]
-    );
+    assert!(times[1] - times[0] < Duration::from_millis(1300), "{:?}", times[1] - times[0]);
     assert!(scrape(&world.registry).contains("reconcile_errors_total{controller=\"widget\"} 0"));
     world.end().await;
 }
@@ -93,10 +62,7 @@ async fn a_deleted_object_is_not_reconciled_any_more() {
     world.server.put_widget(&widget("a"));
     eventually("the new object", || reconciler.passes("a") == 5).await;
     let times = reconciler.times("a");
-    assert!(
-        times[4] - times[3] <= Duration::from_millis(1100),
-        "the back-off of the old object is forgotten"
-    );
+    assert!(times[4] - times[3] <= Duration::from_millis(1100), "the back-off of the old object is forgotten");
     world.end().await;
 }
 
@@ -112,10 +78,7 @@ async fn an_object_deleted_during_its_pass_leaves_no_state() {
     eventually("the new object", || reconciler.passes("a") == 3).await;
     let times = reconciler.times("a");
     let between = times[2] - times[1];
-    assert!(
-        between <= Duration::from_millis(11_100),
-        "the old failure counts for the new object: {between:?}"
-    );
+    assert!(between <= Duration::from_millis(11_100), "the old failure counts for the new object: {between:?}");
     world.end().await;
 }
 
@@ -125,9 +88,7 @@ async fn objects_that_wait_for_the_cache_do_not_hold_up_others() {
         let done = Outcome::done(object.clone());
         Ok(match object.name_any().as_str() {
             "asks" => done.with_next(Next::Requeue(Duration::from_millis(500))),
-            _ => done
-                .with_status(phase("Running"))
-                .with_next(Next::Requeue(Duration::from_millis(1))),
+            _ => done.with_status(phase("Running")).with_next(Next::Requeue(Duration::from_millis(1))),
         })
     });
     let server = FakeServer::default();
@@ -135,9 +96,7 @@ async fn objects_that_wait_for_the_cache_do_not_hold_up_others() {
     let world = start(server, &reconciler.clone().taking(Duration::from_millis(100)));
     eventually("the first pass", || reconciler.passes("asks") == 1).await;
     for number in 0..400 {
-        world
-            .server
-            .put_widget(&of_cluster(&format!("writes-{number}"), "large"));
+        world.server.put_widget(&of_cluster(&format!("writes-{number}"), "large"));
     }
     // The watch shows the new objects, but no write to them: their passes take longer.
     tokio::time::sleep(Duration::from_millis(50)).await;

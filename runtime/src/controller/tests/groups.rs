@@ -12,10 +12,7 @@ async fn hanging_passes_of_a_cluster_do_not_delay_another() {
     };
     let reconciler = Scripted::idle().taking_as(hangs);
     let world = start(server, &reconciler);
-    eventually("passes of the large cluster", || {
-        !reconciler.seen.lock().unwrap().is_empty()
-    })
-    .await;
+    eventually("passes of the large cluster", || !reconciler.seen.lock().unwrap().is_empty()).await;
     let began = Instant::now();
     world.server.put_widget(&of_cluster("small", "small"));
     eventually("a pass of the small one", || reconciler.passes("small") == 1).await;
@@ -24,10 +21,7 @@ async fn hanging_passes_of_a_cluster_do_not_delay_another() {
     tokio::time::sleep(Duration::from_secs(50 / 5 * 100)).await;
     let passes = (0..50).map(|number| reconciler.passes(&format!("large-{number}")));
     assert_eq!(passes.collect::<Vec<_>>(), [1; 50]);
-    assert!(
-        reconciler.most.load(Ordering::SeqCst) <= 6,
-        "and one of the small cluster"
-    );
+    assert!(reconciler.most.load(Ordering::SeqCst) <= 6, "and one of the small cluster");
     world.end().await;
 }
 

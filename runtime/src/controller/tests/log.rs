@@ -44,9 +44,7 @@ fn passes() -> Scripted {
 /// The lines that are about the widget.
 fn of_widget(log: &Log) -> Vec<Value> {
     let lines = log.objects().into_iter();
-    lines
-        .filter(|line| line["name"] == "a" && line["namespace"] == "team")
-        .collect()
+    lines.filter(|line| line["name"] == "a" && line["namespace"] == "team").collect()
 }
 
 fn messages(lines: &[Value]) -> Vec<String> {
@@ -90,11 +88,7 @@ async fn each_pass_says_at_debug_why_it_ended_and_how_long_it_took() {
     let lines = of_widget(&log);
     let passes: Vec<_> = lines.iter().filter(|line| line["message"] == "reconciled").collect();
     let why: Vec<_> = passes.iter().map(|line| line["why"].as_str().unwrap()).collect();
-    let expected = [
-        "the subnet is gone",
-        "NetworkReady is False, NotFound: no subnet",
-        "the object is paused",
-    ];
+    let expected = ["the subnet is gone", "NetworkReady is False, NotFound: no subnet", "the object is paused"];
     assert_eq!(why, expected);
     assert_eq!(passes[1]["next_seconds"], 30.0);
     assert_eq!(passes[2]["next_seconds"], Value::Null, "after the next change");
@@ -134,17 +128,12 @@ async fn an_action_is_logged_once_around_a_conflict_of_its_status() {
         let again = EventDraft::normal("Attached", "registered instance i-1");
         let stored = EventDraft::normal("Created", "launched instance i-1").recorded();
         let stored = (before == 0).then_some(stored);
-        Ok(Outcome::done(object.clone())
-            .with_status(phase("Running"))
-            .with_events(stored.into_iter().chain([again])))
+        Ok(Outcome::done(object.clone()).with_status(phase("Running")).with_events(stored.into_iter().chain([again])))
     });
     let world = start(server, &reconciler);
     eventually("a second pass", || reconciler.passes("a") == 2).await;
     world.end().await;
-    assert_eq!(
-        messages(&of_widget(&log)),
-        ["launched instance i-1", "registered instance i-1"]
-    );
+    assert_eq!(messages(&of_widget(&log)), ["launched instance i-1", "registered instance i-1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,20 +149,11 @@ async fn a_failed_pass_logs_and_publishes_what_it_had_stored() {
     });
     let world = start(server_with(&["a"]), &reconciler);
     eventually("both events", || world.server.writes().len() == 2).await;
-    let published: Vec<_> = world
-        .server
-        .writes()
-        .iter()
-        .map(|write| write.body["reason"].clone())
-        .collect();
+    let published: Vec<_> = world.server.writes().iter().map(|write| write.body["reason"].clone()).collect();
     world.end().await;
     assert_eq!(published, ["Created", "Attached"]);
     let lines = messages(&of_widget(&log));
-    let expected = [
-        "launched instance i-1",
-        "reconcile failed: no answer",
-        "registered instance i-1",
-    ];
+    let expected = ["launched instance i-1", "reconcile failed: no answer", "registered instance i-1"];
     assert_eq!(lines, expected);
 }
 
@@ -192,9 +172,7 @@ async fn a_watch_without_its_permission_is_logged_once_with_a_hint() {
     assert!(text("hint").contains("RBAC manifests of the release"), "{failures:?}");
     world.server.set_fault("GET", None);
     eventually("the first pass", || reconciler.passes("a") == 1).await;
-    let ends = messages(&log.objects())
-        .into_iter()
-        .filter(|line| line == "it is possible again to watch Widget");
+    let ends = messages(&log.objects()).into_iter().filter(|line| line == "it is possible again to watch Widget");
     assert_eq!(ends.count(), 1);
     world.end().await;
 }

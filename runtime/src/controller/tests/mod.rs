@@ -72,18 +72,12 @@ impl Scripted {
 
     fn times(&self, name: &str) -> Vec<Instant> {
         let seen = self.seen.lock().unwrap();
-        seen.iter()
-            .filter(|(_, object)| object.name_any() == name)
-            .map(|(time, _)| *time)
-            .collect()
+        seen.iter().filter(|(_, object)| object.name_any() == name).map(|(time, _)| *time).collect()
     }
 
     fn versions(&self, name: &str) -> Vec<String> {
         let seen = self.seen.lock().unwrap();
-        seen.iter()
-            .filter(|(_, object)| object.name_any() == name)
-            .filter_map(|(_, o)| o.resource_version())
-            .collect()
+        seen.iter().filter(|(_, object)| object.name_any() == name).filter_map(|(_, o)| o.resource_version()).collect()
     }
 }
 
@@ -98,8 +92,7 @@ impl Reconciler for Scripted {
     async fn reconcile(&self, object: Widget) -> Result<Outcome<Widget>, ReconcileError> {
         let before = self.passes(&object.name_any());
         self.seen.lock().unwrap().push((Instant::now(), object.clone()));
-        self.most
-            .fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        self.most.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         if self.seen.lock().unwrap().len() > 1000 {
             // A hot loop would keep the paused clock from advancing and the test from failing.
             std::future::pending::<()>().await;
@@ -131,26 +124,14 @@ fn start_with(
     let (runtime, registry) = runtime(&server);
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone(), Duration::from_mins(1));
-    let cache = ObjectCache::start(
-        &runtime,
-        &mut tasks,
-        Api::all(server.client()),
-        watcher::Config::default(),
-    );
+    let cache = ObjectCache::start(&runtime, &mut tasks, Api::all(server.client()), watcher::Config::default());
     let controller = triggers(Controller::new(&runtime, &cache, reconciler.clone(), settings), &cache);
     tasks.spawn("controller", controller.run(stop.clone()));
-    World {
-        server,
-        registry,
-        stop,
-        task: tokio::spawn(tasks.run()),
-    }
+    World { server, registry, stop, task: tokio::spawn(tasks.run()) }
 }
 
 fn start(server: FakeServer, reconciler: &Scripted) -> World {
-    start_with(server, reconciler, ControllerSettings::default(), |controller, _| {
-        controller
-    })
+    start_with(server, reconciler, ControllerSettings::default(), |controller, _| controller)
 }
 
 impl World {
@@ -171,9 +152,7 @@ fn server_with(names: &[&str]) -> FakeServer {
 /// A widget of a Cluster.
 fn of_cluster(name: &str, cluster: &str) -> Widget {
     let mut object = widget(name);
-    object
-        .labels_mut()
-        .insert("cluster.x-k8s.io/cluster-name".to_owned(), cluster.to_owned());
+    object.labels_mut().insert("cluster.x-k8s.io/cluster-name".to_owned(), cluster.to_owned());
     object
 }
 
@@ -182,10 +161,7 @@ fn path(name: &str) -> String {
 }
 
 fn phase(phase: &str) -> WidgetStatus {
-    WidgetStatus {
-        phase: Some(phase.into()),
-        ..WidgetStatus::default()
-    }
+    WidgetStatus { phase: Some(phase.into()), ..WidgetStatus::default() }
 }
 
 fn touch(object: &mut serde_json::Value) {

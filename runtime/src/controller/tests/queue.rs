@@ -13,10 +13,7 @@ fn value(world: &World, series: &str) -> Option<f64> {
 async fn depth_and_duration_show_objects_that_wait_for_workers() {
     let names = ["a", "b", "c", "d"];
     let reconciler = Scripted::idle().taking(Duration::from_secs(10));
-    let settings = ControllerSettings {
-        concurrency: 1,
-        ..ControllerSettings::default()
-    };
+    let settings = ControllerSettings { concurrency: 1, ..ControllerSettings::default() };
     let world = start_with(server_with(&names), &reconciler, settings, |controller, _| controller);
     eventually("the first pass", || reconciler.running.load(Ordering::SeqCst) == 1).await;
     assert_eq!(value(&world, "workqueue_depth"), Some(3.0));
@@ -52,12 +49,7 @@ async fn an_object_that_is_not_there_does_not_stay_in_the_queue() {
     let reconciler = Scripted::idle();
     let (wake, woken) = futures::channel::mpsc::unbounded();
     let triggers = |controller: Controller<Scripted>, _: &ObjectCache<Widget>| controller.reconcile_on(woken);
-    let world = start_with(
-        server_with(&["a"]),
-        &reconciler,
-        ControllerSettings::default(),
-        triggers,
-    );
+    let world = start_with(server_with(&["a"]), &reconciler, ControllerSettings::default(), triggers);
     eventually("the first pass", || reconciler.passes("a") == 1).await;
     wake.unbounded_send(ObjectRef::new("missing").within("team")).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -45,9 +45,7 @@ pub(super) fn give_up(simulation: &mut Simulation, of: ManagementCluster) {
             // A host may be in the other account although no launch is recorded.
             let may_have_more = status.launch.is_none() || status.dedicated_host.is_some();
             let of_search = || Some(search_token(&machine)).filter(|_| may_have_more);
-            recorded(&status)
-                .or_else(|| machine.spec.instance_id.clone())
-                .or_else(of_search)
+            recorded(&status).or_else(|| machine.spec.instance_id.clone()).or_else(of_search)
         } else if says(ConditionType::InstanceReady, Reason::DeletionBlocked) {
             let is_not_here = |id: &&str| {
                 let instance = simulation.outside.aws.instance(id);

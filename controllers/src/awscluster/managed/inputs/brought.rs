@@ -143,9 +143,7 @@ pub(in crate::awscluster::managed) fn wrong_security_group(
         return Some(problem(target, message));
     }
     let id = brought?;
-    let is_there = known
-        .security_groups
-        .is_none_or(|groups| groups.iter().any(|group| group.id == id));
+    let is_there = known.security_groups.is_none_or(|groups| groups.iter().any(|group| group.id == id));
     (!is_there).then(|| Problem {
         target: target.clone(),
         reason: Reason::NotFound,

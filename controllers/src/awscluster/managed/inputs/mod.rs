@@ -150,10 +150,7 @@ impl Inputs {
         let of_capa = brought::vpc_of_capa(spec, name, known.recorded);
         let brought = brought::vpc(spec, name, known.recorded);
         let is_unproven = match &of_capa {
-            Some(of_capa) => known
-                .vpcs
-                .iter()
-                .any(|vpc| vpc.id == *of_capa && !names.owns(&vpc.tags)),
+            Some(of_capa) => known.vpcs.iter().any(|vpc| vpc.id == *of_capa && !names.owns(&vpc.tags)),
             None => brought.is_none() && !known.may_have_vpc && known.vpcs.iter().any(|vpc| names.owns(&vpc.tags)),
         };
         let vpc = WantedVpc {
@@ -175,10 +172,7 @@ impl Inputs {
             secondary_cidr_blocks: vec![],
             subnets: vec![],
             nat_gateways: vec![],
-            elastic_ip_pool: vpc_spec
-                .elastic_ip_pool
-                .clone()
-                .filter(|pool| public_ipv4_pool::named(pool).is_some()),
+            elastic_ip_pool: vpc_spec.elastic_ip_pool.clone().filter(|pool| public_ipv4_pool::named(pool).is_some()),
             security_groups: vec![],
             load_balancers: vec![],
             classic_load_balancer: None,
@@ -209,11 +203,7 @@ impl Inputs {
     pub(crate) fn endpoint_load_balancer(&self) -> Option<&Ref> {
         let classic = self.classic_load_balancer.as_ref().map(|balancer| &balancer.target);
         let mut network = self.load_balancers.iter();
-        let network = || {
-            network
-                .find(|balancer| balancer.is_endpoint)
-                .map(|balancer| &balancer.target)
-        };
+        let network = || network.find(|balancer| balancer.is_endpoint).map(|balancer| &balancer.target);
         classic.or_else(network)
     }
 
@@ -237,8 +227,7 @@ impl Inputs {
         if !self.subnets.iter().any(|subnet| subnet.is_public) && self.problems.is_empty() {
             let message = "network.subnets has no public subnet, which the internet gateway and NAT gateways need: set \
                            isPublic: true on one";
-            self.problems
-                .push(problem(&self.vpc.target.part(Kind::Subnet), message));
+            self.problems.push(problem(&self.vpc.target.part(Kind::Subnet), message));
         }
         Ok(())
     }
@@ -275,9 +264,7 @@ impl Inputs {
                 format!("the VPC {vpc} is yours, and network.subnets does not list its subnets: list them by id");
             return Err(problem(&self.vpc.target.part(Kind::Subnet), message));
         }
-        let subnets = listed
-            .iter()
-            .filter_map(|subnet| brought::subnet(subnet, vpc, region, known));
+        let subnets = listed.iter().filter_map(|subnet| brought::subnet(subnet, vpc, region, known));
         for subnet in subnets {
             match subnet {
                 Ok(subnet) => self.subnets.push(subnet),
@@ -340,16 +327,10 @@ impl Inputs {
     fn choose_zones(&self, cluster: &AWSCluster, vpc: &VpcSpec, range: Ipv4Net, known: &Known<'_>) -> Vec<String> {
         let [namespace, name] = [&cluster.metadata.namespace, &cluster.metadata.name].map(|part| part.as_deref());
         let seed = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
-        let limit = usize::try_from(vpc.effective_availability_zone_usage_limit())
-            .unwrap_or(1)
-            .max(1);
+        let limit = usize::try_from(vpc.effective_availability_zone_usage_limit()).unwrap_or(1).max(1);
         let choose = |limit| layout::zones(known.zones, vpc.availability_zone_selection, limit, &seed);
-        let owned: Vec<&ec2::Subnet> = known
-            .subnets
-            .unwrap_or_default()
-            .iter()
-            .filter(|subnet| self.names.owns(&subnet.tags))
-            .collect();
+        let owned: Vec<&ec2::Subnet> =
+            known.subnets.unwrap_or_default().iter().filter(|subnet| self.names.owns(&subnet.tags)).collect();
         let has_all = |zones: &Vec<String>| {
             let layout = default_subnets(range, zones, vpc.subnet_schema).unwrap_or_default();
             owned.iter().all(|subnet| {
@@ -372,11 +353,8 @@ impl Inputs {
         let target = Ref::new(Kind::Subnet, &spec.id);
         let refused = |message: String| problem(&target, format!("network.subnets {}: {message}", spec.id));
         let text = spec.cidr_block.as_deref().unwrap_or_default();
-        let cidr_block = range(text).ok_or_else(|| {
-            refused(format!(
-                "cidrBlock {text} is no IPv4 range of a subnet: want /16 to /28"
-            ))
-        })?;
+        let cidr_block = range(text)
+            .ok_or_else(|| refused(format!("cidrBlock {text} is no IPv4 range of a subnet: want /16 to /28")))?;
         let mut ranges = std::iter::once(&vpc).chain(&self.secondary_cidr_blocks);
         if !ranges.any(|range| range.contains(&cidr_block)) {
             return Err(refused(format!(
@@ -388,17 +366,12 @@ impl Inputs {
             |other: &&WantedSubnet| other.cidr_block.contains(&cidr_block) || cidr_block.contains(&other.cidr_block);
         if let Some(other) = others.clone().find(overlaps) {
             let name = &other.target.name;
-            return Err(refused(format!(
-                "cidrBlock {cidr_block} overlaps with {} of {name}",
-                other.cidr_block
-            )));
+            return Err(refused(format!("cidrBlock {cidr_block} overlaps with {} of {name}", other.cidr_block)));
         }
         let zone = spec.availability_zone.clone().unwrap_or_default();
         if !known.zones.is_empty() && !known.zones.contains(&zone) {
             let zones = known.zones.join(", ");
-            return Err(refused(format!(
-                "availabilityZone {zone:?} is not among the zones of the region: {zones}"
-            )));
+            return Err(refused(format!("availabilityZone {zone:?} is not among the zones of the region: {zones}")));
         }
         let is_public = spec.is_public.unwrap_or_default();
         let default_name = || self.names.subnet(is_public, &zone);
@@ -443,8 +416,7 @@ impl Inputs {
                 "the private subnet {name} is in {zone}, where network.subnets has no public subnet for a NAT gateway: \
                  list one with isPublic: true in this zone"
             );
-            self.problems
-                .push(problem(&self.vpc.target.part(Kind::Subnet), message));
+            self.problems.push(problem(&self.vpc.target.part(Kind::Subnet), message));
         }
     }
 
@@ -462,14 +434,8 @@ impl Inputs {
             };
             let problems = problems.into_iter().map(|message| problem(&target, message));
             self.problems.extend(problems);
-            self.problems
-                .extend(brought::wrong_security_group(spec, &target, brought.as_deref(), known));
-            self.security_groups.push(WantedSecurityGroup {
-                target,
-                role,
-                rules,
-                brought,
-            });
+            self.problems.extend(brought::wrong_security_group(spec, &target, brought.as_deref(), known));
+            self.security_groups.push(WantedSecurityGroup { target, role, rules, brought });
         }
         self.problems.extend(brought::unknown_roles(spec));
     }
@@ -481,17 +447,12 @@ impl Inputs {
         if internal.is_empty() {
             internal = self.places(true);
         }
-        let places = Places {
-            internet_facing: self.places(true),
-            internal,
-        };
+        let places = Places { internet_facing: self.places(true), internal };
         let of_servers = classic_balancer::instance_port(spec, port);
         let (balancers, problems) = balancers::wanted(spec, &self.names, of_servers, &places);
         self.load_balancers = balancers;
         if self.elastic_ip_pool.is_some() {
-            self.load_balancers
-                .iter_mut()
-                .for_each(WantedLoadBalancer::want_addresses);
+            self.load_balancers.iter_mut().for_each(WantedLoadBalancer::want_addresses);
         }
         self.problems.extend(problems);
         if let Some((balancer, problems)) = classic_balancer::wanted(spec, &self.names, port, &places) {
@@ -544,9 +505,7 @@ impl Inputs {
         let of_network = of_network.filter(|_| self.vpc.brought.is_none());
         let all = std::iter::once(("additionalTags", &cluster.spec.additional_tags)).chain(of_network);
         let refused = all.flat_map(|(path, tags)| tags::refused(path, tags, &self.names.cluster));
-        let refused = refused
-            .map(|refused| problem(&self.vpc.target, refused.message))
-            .collect::<Vec<_>>();
+        let refused = refused.map(|refused| problem(&self.vpc.target, refused.message)).collect::<Vec<_>>();
         self.problems.extend(refused);
         let subnets = self.subnets.iter();
         let subnets = subnets.map(|subnet| (&subnet.target, subnet.tags.len()));
@@ -579,11 +538,7 @@ fn wrong_partition(spec: &AWSClusterSpec, target: &Ref) -> Option<Problem> {
 }
 
 pub(super) fn problem(target: &Ref, message: impl Into<String>) -> Problem {
-    Problem {
-        target: target.clone(),
-        reason: Reason::InvalidSpec,
-        message: message.into(),
-    }
+    Problem { target: target.clone(), reason: Reason::InvalidSpec, message: message.into() }
 }
 
 /// An IPv4 range that AWS accepts for a VPC or a subnet, whose address is the first of the range.

@@ -45,21 +45,14 @@ fn gateways_and_public_load_balancers_have_addresses_of_the_pool() {
     world.account.add_pool(POOL, 4);
     world.rest();
     assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
-    assert_eq!(
-        pools_named(&world),
-        [true; 4],
-        "network.vpc.elasticIpPool.publicIpv4Pool"
-    );
+    assert_eq!(pools_named(&world), [true; 4], "network.vpc.elasticIpPool.publicIpv4Pool");
     let addresses = world.account.addresses();
     let roles = |role: &str| {
         let roles = addresses.iter().map(|address| address.tags["Name"].as_str());
         roles.filter(|name| *name == format!("dev-eip-{role}")).count()
     };
     assert_eq!((roles("common"), roles("lb-apiserver")), (2, 2));
-    assert!(
-        addresses.iter().all(|address| address.association_id.is_some()),
-        "{addresses:?}"
-    );
+    assert!(addresses.iter().all(|address| address.association_id.is_some()), "{addresses:?}");
     world.delete();
     world.rest();
     assert!(world.account.is_empty(), "{:?}", world.account.addresses());
@@ -119,11 +112,7 @@ fn an_exhausted_pool_may_be_followed_by_addresses_of_amazon() {
     world.account.add_pool(POOL, 1);
     world.rest();
     assert_eq!(world.condition(NAT), "True/Ready");
-    assert_eq!(
-        pools_named(&world),
-        [true, false],
-        "network.vpc.elasticIpPool.publicIpv4PoolFallbackOrder"
-    );
+    assert_eq!(pools_named(&world), [true, false], "network.vpc.elasticIpPool.publicIpv4PoolFallbackOrder");
 }
 
 #[test]

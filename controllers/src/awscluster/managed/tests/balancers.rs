@@ -14,14 +14,8 @@ fn shown(spec: &str) -> Vec<String> {
         "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {{name: dev, namespace: \
          team-a}}, spec: {{region: eu-west-1, {spec}}}}}"
     ));
-    let place = |subnet: &str| Place {
-        zone: Some("a".to_owned()),
-        subnet: Id::Known(subnet.to_owned()),
-    };
-    let places = Places {
-        internet_facing: vec![place("outside-a")],
-        internal: vec![place("inside-a")],
-    };
+    let place = |subnet: &str| Place { zone: Some("a".to_owned()), subnet: Id::Known(subnet.to_owned()) };
+    let places = Places { internet_facing: vec![place("outside-a")], internal: vec![place("inside-a")] };
     let (wanted, problems) = wanted(&cluster.spec, &Names::of("dev", &cluster), 6443, &places);
     assert!(problems.is_empty(), "{problems:?}");
     wanted.iter().map(in_words).collect()
@@ -38,29 +32,18 @@ fn in_words(balancer: &WantedLoadBalancer) -> String {
     });
     let places: Vec<String> = places.collect();
     let groups = balancer.additional_security_groups.join(", ");
-    let cross_zone = if balancer.is_cross_zone {
-        "cross zone"
-    } else {
-        "one zone"
-    };
+    let cross_zone = if balancer.is_cross_zone { "cross zone" } else { "one zone" };
     let listeners: Vec<String> = balancer.listeners.iter().map(of_listener).collect();
     let name = &balancer.target.name;
     let places = places.join(", ");
-    format!(
-        "{name} {scheme} in {places} with {groups}; {cross_zone}; {}",
-        listeners.join("; ")
-    )
+    format!("{name} {scheme} in {places} with {groups}; {cross_zone}; {}", listeners.join("; "))
 }
 
 fn of_listener(listener: &WantedListener) -> String {
     let check = &listener.group.health_check;
     let timing = check.timing;
     let path = check.path.as_deref().unwrap_or_default();
-    let sources = if listener.group.preserves_client_ip {
-        "clients"
-    } else {
-        "the load balancer"
-    };
+    let sources = if listener.group.preserves_client_ip { "clients" } else { "the load balancer" };
     format!(
         "{} {}:{}{path} every {} s at most {} s {} up {} down from {sources}",
         listener.port,
@@ -101,34 +84,13 @@ fn each_field_of_a_load_balancer_has_its_effect() {
         ("additionalSecurityGroups: [sg-1]", "with sg-1"),
         ("additionalListeners: [{port: 8132}]", "8132 TCP:8132"),
         ("additionalListeners: [{port: 8132, protocol: TCP}]", "8132 TCP:8132"),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {protocol: HTTP}}]",
-            "8132 HTTP:8132/",
-        ),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {port: '9'}}]",
-            "8132 TCP:9 ",
-        ),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {protocol: HTTPS, path: /up}}]",
-            "8132 HTTPS:8132/up",
-        ),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {intervalSeconds: 30}}]",
-            "every 30 s",
-        ),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {timeoutSeconds: 3}}]",
-            "at most 3 s",
-        ),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {thresholdCount: 7}}]",
-            "7 up",
-        ),
-        (
-            "additionalListeners: [{port: 8132, healthCheck: {unhealthyThresholdCount: 8}}]",
-            "8 down",
-        ),
+        ("additionalListeners: [{port: 8132, healthCheck: {protocol: HTTP}}]", "8132 HTTP:8132/"),
+        ("additionalListeners: [{port: 8132, healthCheck: {port: '9'}}]", "8132 TCP:9 "),
+        ("additionalListeners: [{port: 8132, healthCheck: {protocol: HTTPS, path: /up}}]", "8132 HTTPS:8132/up"),
+        ("additionalListeners: [{port: 8132, healthCheck: {intervalSeconds: 30}}]", "every 30 s"),
+        ("additionalListeners: [{port: 8132, healthCheck: {timeoutSeconds: 3}}]", "at most 3 s"),
+        ("additionalListeners: [{port: 8132, healthCheck: {thresholdCount: 7}}]", "7 up"),
+        ("additionalListeners: [{port: 8132, healthCheck: {unhealthyThresholdCount: 8}}]", "8 down"),
         ("preserveClientIP: true", "from clients"),
     ] {
         let found = shown(&format!("controlPlaneLoadBalancer: {{loadBalancerType: nlb, {field}}}"));

@@ -42,22 +42,13 @@ pub(super) fn bring() -> Brought {
     assert!(account.set_route(&table, ANYWHERE, Some(&nat_gateway)));
     assert!(account.set_association_of_subnet(&private, Some(&table)));
     let before = account.contents();
-    Brought {
-        world,
-        vpc,
-        public,
-        private,
-        nat_gateway,
-        before,
-    }
+    Brought { world, vpc, public, private, nat_gateway, before }
 }
 
 impl Brought {
     /// A spec that names VPC and subnets, with more fields of the network and of the spec.
     pub(super) fn spec(&self, of_network: &str, more: &str) -> String {
-        let Self {
-            vpc, public, private, ..
-        } = self;
+        let Self { vpc, public, private, .. } = self;
         format!(
             "region: eu-west-1, network: {{vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: {private}}}]{of_network}}}{more}"
         )
@@ -72,10 +63,7 @@ impl Brought {
     /// The names of the security groups, without those that AWS makes.
     fn groups(&self) -> Vec<String> {
         let groups = self.world.account.security_groups().into_iter();
-        let mut names: Vec<String> = groups
-            .map(|group| group.name)
-            .filter(|name| name != "default")
-            .collect();
+        let mut names: Vec<String> = groups.map(|group| group.name).filter(|name| name != "default").collect();
         names.sort_unstable();
         names
     }
@@ -92,46 +80,22 @@ fn a_cluster_in_a_vpc_of_the_user_is_provisioned() {
         ConditionType::LoadBalancerReady,
         ConditionType::Ready,
     ] {
-        assert_eq!(
-            world.condition(condition),
-            "True/Ready",
-            "{condition}: {}",
-            world.message(condition)
-        );
+        assert_eq!(world.condition(condition), "True/Ready", "{condition}: {}", world.message(condition));
     }
-    for condition in [
-        ConditionType::InternetGatewayReady,
-        ConditionType::NatGatewaysReady,
-        ConditionType::RouteTablesReady,
-    ] {
+    for condition in
+        [ConditionType::InternetGatewayReady, ConditionType::NatGatewaysReady, ConditionType::RouteTablesReady]
+    {
         assert_eq!(world.condition(condition), "absent", "{condition}");
     }
-    assert_eq!(
-        brought.groups(),
-        ["dev-apiserver-lb", "dev-controlplane", "dev-lb", "dev-node"]
-    );
+    assert_eq!(brought.groups(), ["dev-apiserver-lb", "dev-controlplane", "dev-lb", "dev-node"]);
     let network = world.status().network.unwrap();
     assert_eq!(network.vpc.as_ref().unwrap().id, brought.vpc);
-    let mut subnets: Vec<_> = network
-        .subnets
-        .iter()
-        .map(|subnet| (subnet.id.as_str(), subnet.public))
-        .collect();
+    let mut subnets: Vec<_> = network.subnets.iter().map(|subnet| (subnet.id.as_str(), subnet.public)).collect();
     subnets.sort_unstable_by_key(|(_, is_public)| *is_public);
-    assert_eq!(
-        subnets,
-        [
-            (brought.private.as_str(), Some(false)),
-            (brought.public.as_str(), Some(true))
-        ]
-    );
+    assert_eq!(subnets, [(brought.private.as_str(), Some(false)), (brought.public.as_str(), Some(true))]);
     let balancer = &world.account.classic_load_balancers()[0];
     assert_eq!(balancer.subnet_ids, [brought.public.as_str()]);
-    let vpc = world
-        .status()
-        .resources
-        .into_iter()
-        .find(|resource| resource.resource_type == "Vpc");
+    let vpc = world.status().resources.into_iter().find(|resource| resource.resource_type == "Vpc");
     assert_eq!(vpc.map(|vpc| vpc.lifecycle), Some(Lifecycle::Shared));
 }
 
@@ -146,12 +110,7 @@ fn nothing_of_the_user_is_written_to_or_deleted() {
         world.advance(Duration::from_mins(10));
     }
     assert_eq!(world.account.calls(), calls, "a quiet cluster");
-    let actions: Vec<&str> = world
-        .account
-        .journal()
-        .iter()
-        .map(|entry| entry.call.action())
-        .collect();
+    let actions: Vec<&str> = world.account.journal().iter().map(|entry| entry.call.action()).collect();
     let of_network = ["Vpc", "Subnet", "Gateway", "Route", "Address", "Tags"];
     let is_of_network = |action: &&&str| of_network.iter().any(|part| action.contains(part));
     let written: Vec<_> = actions.iter().filter(is_of_network).collect();
@@ -167,12 +126,7 @@ fn tags_reach_what_is_ours_in_a_vpc_of_the_user_and_nothing_else() {
     let mut brought = bring().build();
     let theirs = |world: &World| {
         let account = &world.account;
-        (
-            account.vpcs(),
-            account.subnets(),
-            account.route_tables(),
-            account.nat_gateways(),
-        )
+        (account.vpcs(), account.subnets(), account.route_tables(), account.nat_gateways())
     };
     let before = theirs(&brought.world);
     let spec = brought.spec("", ", additionalTags: {team: a}");
@@ -191,18 +145,11 @@ fn tags_reach_what_is_ours_in_a_vpc_of_the_user_and_nothing_else() {
 fn nodes_reach_the_api_by_the_nat_gateways_of_the_user() {
     let brought = bring().build();
     let gateways = brought.world.account.nat_gateways();
-    let gateway = gateways
-        .iter()
-        .find(|gateway| gateway.id == brought.nat_gateway)
-        .unwrap();
+    let gateway = gateways.iter().find(|gateway| gateway.id == brought.nat_gateway).unwrap();
     let wanted = Source::Cidr(format!("{}/32", gateway.public_ips[0]));
     let groups = brought.world.account.security_groups();
     let group = groups.iter().find(|group| group.name == "dev-apiserver-lb").unwrap();
-    assert!(
-        group.ingress.iter().any(|rule| rule.source == wanted),
-        "{:?}",
-        group.ingress
-    );
+    assert!(group.ingress.iter().any(|rule| rule.source == wanted), "{:?}", group.ingress);
 }
 
 #[test]
@@ -214,29 +161,15 @@ fn security_groups_of_the_user_take_the_place_of_ours() {
     let overrides = format!(", securityGroupOverrides: {{node: {node}, apiserver-lb: {balancer}}}");
     brought.world.set_spec(&brought.spec(&overrides, ""));
     brought.world.rest();
-    assert_eq!(
-        brought.world.condition(GROUPS),
-        "True/Ready",
-        "{}",
-        brought.world.message(GROUPS)
-    );
-    assert_eq!(
-        brought.groups(),
-        ["dev-controlplane", "dev-lb", "their-balancer", "their-nodes"]
-    );
+    assert_eq!(brought.world.condition(GROUPS), "True/Ready", "{}", brought.world.message(GROUPS));
+    assert_eq!(brought.groups(), ["dev-controlplane", "dev-lb", "their-balancer", "their-nodes"]);
     let groups = account.security_groups();
     let rules = |id: &str| groups.iter().find(|group| group.id == id).unwrap().ingress.clone();
-    assert!(
-        rules(&node).is_empty() && rules(&balancer).is_empty(),
-        "the user's rules"
-    );
+    assert!(rules(&node).is_empty() && rules(&balancer).is_empty(), "the user's rules");
     let control_plane = groups.iter().find(|group| group.name == "dev-controlplane").unwrap();
     for theirs in [&node, &balancer] {
         let mut rules = control_plane.ingress.iter();
-        assert!(
-            rules.any(|rule| rule.source == Source::Group(theirs.clone())),
-            "{theirs}"
-        );
+        assert!(rules.any(|rule| rule.source == Source::Group(theirs.clone())), "{theirs}");
     }
     assert_eq!(account.classic_load_balancers()[0].security_group_ids, [balancer]);
     let network = brought.world.status().network.unwrap().security_groups.unwrap();
@@ -249,9 +182,7 @@ fn security_groups_of_the_user_take_the_place_of_ours() {
 #[test]
 fn what_does_not_exist_is_named_and_nothing_is_made() {
     let brought = bring();
-    let Brought {
-        vpc, public, private, ..
-    } = &brought;
+    let Brought { vpc, public, private, .. } = &brought;
     let network = |of: &str| format!("region: eu-west-1, network: {{{of}}}");
     for (spec, condition, expected, part) in [
         (
@@ -261,27 +192,18 @@ fn what_does_not_exist_is_named_and_nothing_is_made() {
             "vpc-0f0f0f0f",
         ),
         (
-            network(&format!(
-                "vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: subnet-0f0f0f0f}}]"
-            )),
+            network(&format!("vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: subnet-0f0f0f0f}}]")),
             ConditionType::SubnetsReady,
             "False/NotFound",
             "subnet-0f0f0f0f",
         ),
         (
-            network(&format!(
-                "vpc: {{id: {vpc}}}, subnets: [{{id: mine, cidrBlock: 10.7.9.0/24}}]"
-            )),
+            network(&format!("vpc: {{id: {vpc}}}, subnets: [{{id: mine, cidrBlock: 10.7.9.0/24}}]")),
             ConditionType::SubnetsReady,
             "False/InvalidSpec",
             "creates no subnets",
         ),
-        (
-            network(&format!("vpc: {{id: {vpc}}}")),
-            ConditionType::SubnetsReady,
-            "False/InvalidSpec",
-            "list them by id",
-        ),
+        (network(&format!("vpc: {{id: {vpc}}}")), ConditionType::SubnetsReady, "False/InvalidSpec", "list them by id"),
         (
             network(&format!(
                 "vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: {private}}}], securityGroupOverrides: {{node: sg-0f0f0f0f}}"
@@ -302,12 +224,7 @@ fn what_does_not_exist_is_named_and_nothing_is_made() {
         let Brought { mut world, before, .. } = bring();
         world.set_spec(&spec);
         world.rest_for(Duration::from_mins(5));
-        assert_eq!(
-            world.condition(condition),
-            expected,
-            "{spec}: {}",
-            world.message(condition)
-        );
+        assert_eq!(world.condition(condition), expected, "{spec}: {}", world.message(condition));
         assert!(world.message(condition).contains(part), "{}", world.message(condition));
         assert!(!world.status().provisioned(), "{spec}");
         assert_eq!(world.account.calls(), 0, "{spec}: {:?}", world.account.journal());
@@ -347,9 +264,7 @@ fn a_refused_observation_at_subnets_of_the_user_loses_no_machine_its_network() {
         let world = &mut brought.world;
         let network = world.status().network;
         let calls = world.account.calls();
-        world
-            .account
-            .set(|account| account.refused_describes.extend([action.to_owned()]));
+        world.account.set(|account| account.refused_describes.extend([action.to_owned()]));
         world.rest_for(Duration::from_mins(15));
         assert_eq!(world.status().network, network, "{action}");
         assert_eq!(world.account.calls(), calls, "{action}");
@@ -361,21 +276,13 @@ fn a_refused_observation_at_subnets_of_the_user_loses_no_machine_its_network() {
 fn what_only_a_vpc_of_ours_needs_may_be_refused() {
     let mut brought = bring();
     brought.world.account.set(|account| {
-        let refused = [
-            "DescribeAvailabilityZones",
-            "DescribeVpcAttribute",
-            "DescribeInternetGateways",
-            "DescribeAddresses",
-        ];
+        let refused =
+            ["DescribeAvailabilityZones", "DescribeVpcAttribute", "DescribeInternetGateways", "DescribeAddresses"];
         account.refused_describes.extend(refused.map(str::to_owned));
     });
     brought = brought.build();
     let world = &mut brought.world;
-    for condition in [
-        ConditionType::VpcReady,
-        ConditionType::SubnetsReady,
-        ConditionType::Ready,
-    ] {
+    for condition in [ConditionType::VpcReady, ConditionType::SubnetsReady, ConditionType::Ready] {
         assert_eq!(world.condition(condition), "True/Ready", "{}", world.message(condition));
     }
     world.delete();
@@ -393,10 +300,7 @@ fn an_observation_that_fails_at_first_is_waited_for() {
     ] {
         let mut brought = bring();
         let spec = brought.spec("", "");
-        brought
-            .world
-            .account
-            .set(|account| account.refused_describes.extend([action.to_owned()]));
+        brought.world.account.set(|account| account.refused_describes.extend([action.to_owned()]));
         brought.world.set_spec(&spec);
         brought.world.rest_for(Duration::from_mins(5));
         assert_eq!(brought.world.condition(condition), "False/Unauthorized", "{action}");
@@ -431,21 +335,13 @@ fn a_private_nat_gateway_is_not_waited_for() {
         assert!(account.set_route(&table.id, ANYWHERE, Some(&private)));
     }
     brought = brought.build();
-    assert_eq!(
-        brought.world.condition(ConditionType::Ready),
-        "True/Ready",
-        "{}",
-        brought.world.message(GROUPS)
-    );
+    assert_eq!(brought.world.condition(ConditionType::Ready), "True/Ready", "{}", brought.world.message(GROUPS));
 }
 
 #[test]
 fn an_edge_zone_is_refused_before_anything_is_made() {
     let mut brought = bring();
-    let edge = brought
-        .world
-        .account
-        .add_subnet(&brought.vpc, "10.7.9.0/24", "eu-west-1-lon-1a", Tags::new());
+    let edge = brought.world.account.add_subnet(&brought.vpc, "10.7.9.0/24", "eu-west-1-lon-1a", Tags::new());
     let spec = brought.spec("", "").replace(&brought.private, &edge);
     brought.world.set_spec(&spec);
     brought.world.rest_for(Duration::from_mins(5));
@@ -485,12 +381,7 @@ fn a_fault_at_any_call_in_a_vpc_of_the_user_changes_nothing() {
     let whole = bring().build();
     let (expected, calls) = (whole.world.account.contents(), whole.world.account.calls());
     for call in 0..calls {
-        for fault in [
-            Fault::CrashBefore,
-            Fault::CrashAfter,
-            Fault::AnswerLost,
-            Fault::Throttled,
-        ] {
+        for fault in [Fault::CrashBefore, Fault::CrashAfter, Fault::AnswerLost, Fault::Throttled] {
             let brought = bring();
             brought.world.account.fail(call, fault);
             let mut brought = brought.build();

@@ -47,20 +47,14 @@ fn a_role_keeps_the_security_group_that_machines_have() {
         brought.world.delete();
         brought.world.rest();
         let names: Vec<String> = account.security_groups().into_iter().map(|group| group.name).collect();
-        assert!(
-            names.contains(&"first".to_owned()) && names.contains(&"second".to_owned()),
-            "{names:?}"
-        );
+        assert!(names.contains(&"first".to_owned()) && names.contains(&"second".to_owned()), "{names:?}");
         assert!(!names.iter().any(|name| name.starts_with("dev-")), "{names:?}");
     }
 }
 
 #[test]
 fn what_a_deleted_cluster_leaves_alone_does_not_depend_on_its_spec() {
-    for spec in [
-        "region: eu-west-1",
-        "region: eu-west-1, network: {vpc: {id: vpc-0f0f0f0f}}",
-    ] {
+    for spec in ["region: eu-west-1", "region: eu-west-1, network: {vpc: {id: vpc-0f0f0f0f}}"] {
         let mut brought = bring().build();
         let account = brought.world.account.clone();
         // Somebody's leftovers have the tag of the cluster.
@@ -74,10 +68,7 @@ fn what_a_deleted_cluster_leaves_alone_does_not_depend_on_its_spec() {
         assert!(brought.world.cluster().is_none(), "{spec}");
         assert!(account.subnets().iter().any(|known| known.id == subnet), "{spec}");
         assert!(account.route_tables().iter().any(|known| known.id == table), "{spec}");
-        assert!(
-            account.addresses().iter().any(|known| known.allocation_id == address),
-            "{spec}"
-        );
+        assert!(account.addresses().iter().any(|known| known.allocation_id == address), "{spec}");
     }
 }
 
@@ -91,12 +82,7 @@ fn a_vpc_of_the_user_can_leave_the_spec_before_anything_is_made() {
     brought.world.set_spec("region: eu-west-1");
     brought.world.rest();
     let world = &brought.world;
-    assert_eq!(
-        world.condition(ConditionType::Ready),
-        "True/Ready",
-        "{}",
-        world.message(ConditionType::VpcReady)
-    );
+    assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{}", world.message(ConditionType::VpcReady));
     assert_ne!(world.status().network.unwrap().vpc.unwrap().id, brought.vpc);
 }
 
@@ -114,11 +100,7 @@ fn a_running_cluster_without_anything_of_its_own_keeps_its_vpc() {
     let right = brought.spec(&overrides, disabled);
     brought.world.set_spec(&right);
     brought.world.rest();
-    assert!(
-        brought.world.status().provisioned(),
-        "{}",
-        brought.world.message(ConditionType::Ready)
-    );
+    assert!(brought.world.status().provisioned(), "{}", brought.world.message(ConditionType::Ready));
     let network = brought.world.status().network;
     let other = account.add_vpc("10.8.0.0/16", Tags::new());
     brought.world.set_spec(&right.replace(&brought.vpc, &other));
@@ -140,11 +122,7 @@ fn a_wrong_id_of_the_vpc_can_be_corrected() {
     }
     brought.world.set_spec(&right);
     brought.world.rest();
-    assert!(
-        brought.world.status().provisioned(),
-        "{}",
-        brought.world.message(ConditionType::VpcReady)
-    );
+    assert!(brought.world.status().provisioned(), "{}", brought.world.message(ConditionType::VpcReady));
 }
 
 #[test]
@@ -169,11 +147,7 @@ fn a_vpc_of_ours_stays_ours_whatever_the_spec_names() {
     assert!(world.cluster().is_some(), "nothing is left behind without a word");
     world.edit(|cluster| cluster.spec.network = None);
     world.rest();
-    assert!(
-        world.account.is_empty() && world.cluster().is_none(),
-        "{:?}",
-        world.account.contents()
-    );
+    assert!(world.account.is_empty() && world.cluster().is_none(), "{:?}", world.account.contents());
 }
 
 #[test]
@@ -207,10 +181,7 @@ fn nodes_of_a_subnet_that_left_the_spec_still_reach_the_api() {
     assert_eq!(before.len(), 2, "{before:?}");
     let whole = brought.spec("", &balancer);
     let private = format!("{{id: {}}}", brought.private);
-    for spec in [
-        whole.replace(&format!(", {private}"), ""),
-        whole.replace(&private, "{id: subnet-0f0f0f0f}"),
-    ] {
+    for spec in [whole.replace(&format!(", {private}"), ""), whole.replace(&private, "{id: subnet-0f0f0f0f}")] {
         brought.world.set_spec(&spec);
         brought.world.rest_for(Duration::from_mins(15));
         assert_eq!(admitted(&brought.world), before, "{spec}");

@@ -76,15 +76,11 @@ fn a_lost_answer_adds_no_range_twice() {
 fn ranges_that_overlap_are_named_before_anything_is_made() {
     for (ranges, words) in [
         ("{ipv4CidrBlock: 10.0.128.0/17}", "overlaps with 10.0.0.0/16"),
-        (
-            "{ipv4CidrBlock: 100.64.0.0/16}, {ipv4CidrBlock: 100.64.1.0/24}",
-            "overlaps with 100.64.0.0/16",
-        ),
+        ("{ipv4CidrBlock: 100.64.0.0/16}, {ipv4CidrBlock: 100.64.1.0/24}", "overlaps with 100.64.0.0/16"),
         ("{ipv4CidrBlock: 100.64.0.0/8}", "from /16 to /28"),
     ] {
-        let mut world = World::new(&format!(
-            "region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{ranges}]}}}}"
-        ));
+        let mut world =
+            World::new(&format!("region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{ranges}]}}}}"));
         world.rest_for(Duration::from_mins(2));
         assert_eq!(world.condition(READY), "False/InvalidSpec", "{ranges}");
         let message = world.message(READY);
@@ -95,13 +91,9 @@ fn ranges_that_overlap_are_named_before_anything_is_made() {
 
 #[test]
 fn the_quota_of_ranges_is_named() {
-    let ranges: Vec<String> = (64..69)
-        .map(|number| format!("{{ipv4CidrBlock: 100.{number}.0.0/16}}"))
-        .collect();
-    let mut world = World::new(&format!(
-        "region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{}]}}}}",
-        ranges.join(", ")
-    ));
+    let ranges: Vec<String> = (64..69).map(|number| format!("{{ipv4CidrBlock: 100.{number}.0.0/16}}")).collect();
+    let mut world =
+        World::new(&format!("region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{}]}}}}", ranges.join(", ")));
     world.rest_for(Duration::from_mins(2));
     assert_eq!(world.condition(READY), "False/QuotaExceeded");
     assert!(world.message(READY).contains("L-83CA0A9D"));

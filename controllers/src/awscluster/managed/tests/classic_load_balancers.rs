@@ -49,17 +49,10 @@ fn change(world: &mut World, spec: &str) {
 fn a_cluster_without_a_type_has_the_load_balancer_of_capa() {
     let world = World::built(CLASSIC);
     let found = balancer(&world);
-    assert_eq!(
-        (found.name.as_str(), found.scheme),
-        (NAME, LoadBalancerScheme::InternetFacing)
-    );
+    assert_eq!((found.name.as_str(), found.scheme), (NAME, LoadBalancerScheme::InternetFacing));
     assert_eq!(found.zones, ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
     let subnets = world.account.subnets();
-    let is_public = |id: &String| {
-        subnets
-            .iter()
-            .any(|subnet| subnet.id == *id && subnet.assigns_public_ip)
-    };
+    let is_public = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && subnet.assigns_public_ip);
     assert!(found.subnet_ids.iter().all(is_public), "{found:?}");
     assert_eq!(found.listeners.len(), 1);
     assert_eq!(found.listeners[0].to_string(), "TCP 6443 to TCP 6443");
@@ -67,26 +60,14 @@ fn a_cluster_without_a_type_has_the_load_balancer_of_capa() {
         found.health_check.to_string(),
         "TCP:6443 every 5 s with 4 s for an answer, healthy after 2 and unhealthy after 6"
     );
-    assert_eq!(
-        found.attributes.shown(),
-        Some(&ClassicAttributes {
-            is_cross_zone: false,
-            idle_timeout_seconds: 600
-        })
-    );
+    assert_eq!(found.attributes.shown(), Some(&ClassicAttributes { is_cross_zone: false, idle_timeout_seconds: 600 }));
     let tag = |key: &str| found.tags.get(key).map(String::as_str);
     assert_eq!(tag("Name"), Some(NAME));
     assert_eq!(tag(&meta::cluster_tag("dev")), Some("owned"));
     assert_eq!(tag(meta::ROLE_TAG), Some("apiserver"));
     let groups = world.account.security_groups();
-    let group = groups
-        .iter()
-        .find(|group| group.id == found.security_group_ids[0])
-        .unwrap();
-    assert_eq!(
-        (found.security_group_ids.len(), group.name.as_str()),
-        (1, "dev-apiserver-lb")
-    );
+    let group = groups.iter().find(|group| group.id == found.security_group_ids[0]).unwrap();
+    assert_eq!((found.security_group_ids.len(), group.name.as_str()), (1, "dev-apiserver-lb"));
 }
 
 #[test]
@@ -103,12 +84,7 @@ fn the_classic_load_balancer_is_endpoint_and_target() {
     let targets: Vec<_> = network
         .control_plane_targets
         .iter()
-        .map(|target| {
-            (
-                target.classic_load_balancer_name.as_deref(),
-                target.target_group_arn.as_deref(),
-            )
-        })
+        .map(|target| (target.classic_load_balancer_name.as_deref(), target.target_group_arn.as_deref()))
         .collect();
     assert_eq!(targets, [(Some(NAME), None)]);
     assert_eq!(network.pending_control_plane_targets, None);
@@ -150,11 +126,8 @@ fn settings_reach_the_classic_load_balancer_and_follow_the_spec() {
 fn a_classic_load_balancer_has_the_listed_subnets_and_keeps_them() {
     let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
     let subnets = world.account.subnets();
-    let public: Vec<&str> = subnets
-        .iter()
-        .filter(|subnet| subnet.assigns_public_ip)
-        .map(|subnet| subnet.id.as_str())
-        .collect();
+    let public: Vec<&str> =
+        subnets.iter().filter(|subnet| subnet.assigns_public_ip).map(|subnet| subnet.id.as_str()).collect();
     world.set_spec(&with(&format!("name: api, subnets: [{}]", public[0])));
     world.rest();
     assert_eq!(
@@ -175,15 +148,8 @@ fn an_internal_classic_load_balancer_is_in_private_subnets() {
     let found = balancer(&world);
     assert_eq!(found.scheme, LoadBalancerScheme::Internal);
     let subnets = world.account.subnets();
-    let is_private = |id: &String| {
-        subnets
-            .iter()
-            .any(|subnet| subnet.id == *id && !subnet.assigns_public_ip)
-    };
-    assert!(
-        found.subnet_ids.len() == 3 && found.subnet_ids.iter().all(is_private),
-        "{found:?}"
-    );
+    let is_private = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && !subnet.assigns_public_ip);
+    assert!(found.subnet_ids.len() == 3 && found.subnet_ids.iter().all(is_private), "{found:?}");
     assert!(found.dns_name.starts_with("internal-"), "{}", found.dns_name);
     change(&mut world, &with("scheme: internet-facing"));
     assert_eq!(world.condition(READY), "False/InvalidSpec");
@@ -198,10 +164,7 @@ fn clients_use_another_port_than_the_api_servers() {
     assert_eq!(balancer(&world).listeners[0].to_string(), "TCP 443 to TCP 6443");
     assert!(admits(&world, "dev-apiserver-lb", 443) && !admits(&world, "dev-apiserver-lb", 6443));
     assert!(admits(&world, "dev-controlplane", 6443) && !admits(&world, "dev-controlplane", 443));
-    assert_eq!(
-        world.cluster().unwrap().spec.endpoint().map(|(_, port)| port),
-        Some(443)
-    );
+    assert_eq!(world.cluster().unwrap().spec.endpoint().map(|(_, port)| port), Some(443));
 }
 
 #[test]
@@ -248,47 +211,26 @@ fn drift_of_a_classic_load_balancer_is_repaired() {
     health_check.timing.interval_seconds = 300;
     assert!(world.account.set_classic_health_check(NAME, health_check));
     check(&mut world, "the health check was changed");
-    let attributes = ClassicAttributes {
-        is_cross_zone: true,
-        idle_timeout_seconds: 60,
-    };
+    let attributes = ClassicAttributes { is_cross_zone: true, idle_timeout_seconds: 60 };
     assert!(world.account.set_classic_attributes(NAME, attributes));
     check(&mut world, "the attributes were changed");
     let vpc = world.account.vpcs()[0].id.clone();
     let groups = world.account.security_groups();
-    let default = groups
-        .iter()
-        .find(|group| group.vpc_id == vpc && group.name == "default");
+    let default = groups.iter().find(|group| group.vpc_id == vpc && group.name == "default");
     assert!(world.account.set_classic_security_groups(NAME, &[&default.unwrap().id]));
     check(&mut world, "the security groups were changed");
-    assert!(
-        world
-            .events
-            .iter()
-            .any(|event| event.message.contains("idle timeout 60 s"))
-    );
+    assert!(world.events.iter().any(|event| event.message.contains("idle timeout 60 s")));
 }
 
 #[test]
 fn a_listener_of_others_on_the_port_of_the_api_is_a_conflict() {
     let mut world = World::aged(CLASSIC);
-    let theirs = ClassicListener {
-        instance_port: 80,
-        ..balancer(&world).listeners[0].clone()
-    };
+    let theirs = ClassicListener { instance_port: 80, ..balancer(&world).listeners[0].clone() };
     assert!(world.account.set_classic_listener(NAME, theirs));
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.condition(READY), "False/Conflict");
-    assert!(
-        world.message(READY).contains("TCP 6443 to TCP 80"),
-        "{}",
-        world.message(READY)
-    );
-    assert_eq!(
-        world.condition(ConditionType::Ready),
-        "True/Ready",
-        "machines go on working"
-    );
+    assert!(world.message(READY).contains("TCP 6443 to TCP 80"), "{}", world.message(READY));
+    assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "machines go on working");
     assert!(world.account.remove_classic_listener(NAME, 6443));
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.condition(READY), "True/Ready");
@@ -296,11 +238,7 @@ fn a_listener_of_others_on_the_port_of_the_api_is_a_conflict() {
 
 #[test]
 fn a_lost_classic_load_balancer_is_never_silently_replaced() {
-    let names = [
-        "name: internal-api",
-        "scheme: internal, name: api",
-        "scheme: internal, name: internal-api",
-    ];
+    let names = ["name: internal-api", "scheme: internal, name: api", "scheme: internal, name: internal-api"];
     for spec in names.map(with).into_iter().chain([CLASSIC.to_owned()]) {
         let mut world = World::aged(&spec);
         let found = balancer(&world);
@@ -308,11 +246,7 @@ fn a_lost_classic_load_balancer_is_never_silently_replaced() {
         world.rest_for(Duration::from_mins(15));
         for condition in [READY, ConditionType::Ready] {
             assert_eq!(world.condition(condition), "False/Failed", "{spec}");
-            assert!(
-                world.message(condition).contains(&found.dns_name),
-                "{}",
-                world.message(condition)
-            );
+            assert!(world.message(condition).contains(&found.dns_name), "{}", world.message(condition));
         }
         world.lose_status();
         world.rest_for(Duration::from_mins(15));
@@ -326,20 +260,13 @@ fn a_lost_classic_load_balancer_is_never_silently_replaced() {
 
 #[test]
 fn a_cluster_keeps_its_load_balancer_whatever_type_the_spec_asks_for() {
-    let types = [
-        (CLASSIC, LoadBalancerType::Nlb, "classic"),
-        (NLB, LoadBalancerType::Classic, "nlb"),
-    ];
+    let types = [(CLASSIC, LoadBalancerType::Nlb, "classic"), (NLB, LoadBalancerType::Classic, "nlb")];
     for (spec, other, back) in types {
         let mut world = World::aged(spec);
         let before = world.account.contents();
         let balancers = |world: &World| {
             let contents = world.account.contents().vpcs.remove(0);
-            (
-                contents.load_balancers,
-                contents.classic_load_balancers,
-                contents.target_groups,
-            )
+            (contents.load_balancers, contents.classic_load_balancers, contents.target_groups)
         };
         let targets = world.status().network.unwrap().control_plane_targets;
         world.edit(|cluster| {
@@ -358,11 +285,7 @@ fn a_cluster_keeps_its_load_balancer_whatever_type_the_spec_asks_for() {
             assert_eq!(balancers(&world), was, "{spec}, {loses_status}");
             if !loses_status {
                 assert_eq!(world.status().network.unwrap().control_plane_targets, targets, "{spec}");
-                assert_eq!(
-                    world.condition(ConditionType::Ready),
-                    "True/Ready",
-                    "machines go on working"
-                );
+                assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "machines go on working");
             }
         }
         world.delete();
@@ -373,21 +296,16 @@ fn a_cluster_keeps_its_load_balancer_whatever_type_the_spec_asks_for() {
 
 #[test]
 fn a_cluster_keeps_its_load_balancer_whatever_name_the_spec_asks_for() {
-    for (spec, renamed) in [
-        (CLASSIC.to_owned(), with("name: other")),
-        (NLB.to_owned(), with("loadBalancerType: nlb, name: other")),
-    ] {
+    for (spec, renamed) in
+        [(CLASSIC.to_owned(), with("name: other")), (NLB.to_owned(), with("loadBalancerType: nlb, name: other"))]
+    {
         let mut world = World::aged(&spec);
         let before = world.account.contents().vpcs.remove(0);
         change(&mut world, &renamed);
         let now = world.account.contents().vpcs.remove(0);
         assert_eq!(
             (now.load_balancers, now.classic_load_balancers, now.target_groups),
-            (
-                before.load_balancers,
-                before.classic_load_balancers,
-                before.target_groups
-            ),
+            (before.load_balancers, before.classic_load_balancers, before.target_groups),
             "{spec}"
         );
         assert_eq!(world.condition(READY), "False/InvalidSpec", "{spec}");
@@ -462,21 +380,13 @@ fn both_generations_stand_beside_each_other() {
     let mut world = World::aged(&with_secondary("crossZoneLoadBalancing: true"));
     assert_eq!(world.condition(READY), "True/Ready", "{}", world.message(READY));
     let inside = world.account.load_balancers();
-    assert_eq!(
-        (balancer(&world).name.as_str(), inside[0].name.as_str()),
-        (NAME, "inside")
-    );
+    assert_eq!((balancer(&world).name.as_str(), inside[0].name.as_str()), (NAME, "inside"));
     let targets = world.status().network.unwrap().control_plane_targets;
     assert_eq!(targets.len(), 2);
-    assert_eq!(
-        world.cluster().unwrap().spec.endpoint().unwrap().0,
-        balancer(&world).dns_name
-    );
+    assert_eq!(world.cluster().unwrap().spec.endpoint().unwrap().0, balancer(&world).dns_name);
     // The condition says what is wrong with either of them.
     for action in ["DescribeClassicLoadBalancers", "DescribeListeners"] {
-        world
-            .account
-            .set(|account| account.refused_describes = [action.to_owned()].into());
+        world.account.set(|account| account.refused_describes = [action.to_owned()].into());
         world.rest_for(Duration::from_mins(2));
         assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
     }
@@ -500,11 +410,7 @@ fn a_refused_observation_at_classic_load_balancers_is_no_absence() {
         assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
         assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{action}");
         assert_eq!(world.account.calls(), before, "{action}");
-        assert_eq!(
-            world.status().network.unwrap().control_plane_targets.len(),
-            1,
-            "{action}"
-        );
+        assert_eq!(world.status().network.unwrap().control_plane_targets.len(), 1, "{action}");
         world.delete();
         world.rest_for(Duration::from_mins(15));
         assert_eq!(world.account.classic_load_balancers().len(), 1, "{action}");
@@ -515,9 +421,7 @@ fn a_refused_observation_at_classic_load_balancers_is_no_absence() {
     }
     let mut world = World::new(CLASSIC);
     let attributes = "DescribeClassicLoadBalancerAttributes".to_owned();
-    world
-        .account
-        .set(|account| account.refused_describes.extend([attributes]));
+    world.account.set(|account| account.refused_describes.extend([attributes]));
     world.rest_for(Duration::from_mins(10));
     assert!(world.status().provisioned(), "attributes are optional");
 }
@@ -527,9 +431,7 @@ fn a_name_that_other_classic_load_balancers_have_is_a_conflict() {
     let mut world = World::new(CLASSIC);
     let vpc = world.account.add_vpc("10.9.0.0/16", Tags::new());
     let subnet = world.account.add_subnet(&vpc, "10.9.0.0/24", "eu-west-1a", Tags::new());
-    world
-        .account
-        .add_classic_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
+    world.account.add_classic_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
     world.rest_for(Duration::from_mins(5));
     assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&vpc), "{}", world.message(READY));
@@ -567,19 +469,13 @@ fn wrong_settings_of_a_classic_load_balancer_are_named_first() {
         |fields: &str| format!("{CLASSIC}, secondaryControlPlaneLoadBalancer: {{loadBalancerType: nlb, {fields}}}");
     for (spec, part) in [
         (with("healthCheckProtocol: UDP"), "healthCheckProtocol"),
-        (
-            with("healthCheck: {intervalSeconds: 5, timeoutSeconds: 5}"),
-            "intervalSeconds",
-        ),
+        (with("healthCheck: {intervalSeconds: 5, timeoutSeconds: 5}"), "intervalSeconds"),
         (with("healthCheck: {intervalSeconds: 200, timeoutSeconds: 90}"), "60 s"),
         (with("additionalListeners: [{port: 8132}]"), "additionalListeners"),
         (with("preserveClientIP: true"), "preserveClientIP"),
         (secondary("scheme: internet-facing, name: x"), "scheme"),
         (secondary("scheme: internal, name: dev-apiserver"), "have the name"),
-        (
-            secondary("scheme: internal, name: team-a-dev-apiserver"),
-            "have the name",
-        ),
+        (secondary("scheme: internal, name: team-a-dev-apiserver"), "have the name"),
     ] {
         let mut world = World::new(&spec);
         world.rest_for(Duration::from_mins(1));

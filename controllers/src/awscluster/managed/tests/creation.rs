@@ -16,17 +16,12 @@ fn shown(tags: &BTreeMap<String, String>) -> Vec<String> {
 fn the_default_cluster_has_the_names_and_tags_of_capa() {
     let world = World::built("region: eu-west-1, additionalTags: {team: a}");
     let contents = world.account.contents();
-    let [vpc] = &contents.vpcs[..] else {
-        panic!("one VPC: {contents:?}")
-    };
+    let [vpc] = &contents.vpcs[..] else { panic!("one VPC: {contents:?}") };
     assert_eq!(vpc.cidr_blocks, ["10.0.0.0/16"]);
     assert!(vpc.dns_support && vpc.dns_hostnames);
     let owned = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev=owned";
     let role = "sigs.k8s.io/cluster-api-provider-aws/role";
-    assert_eq!(
-        shown(&vpc.tags),
-        ["Name=dev-vpc", owned, &format!("{role}=common"), "team=a"]
-    );
+    assert_eq!(shown(&vpc.tags), ["Name=dev-vpc", owned, &format!("{role}=common"), "team=a"]);
     let gateways: Vec<Vec<String>> = vpc.internet_gateways.iter().map(shown).collect();
     assert_eq!(gateways, [["Name=dev-igw", owned, &format!("{role}=common"), "team=a"]]);
     let subnets: Vec<(&str, &str, bool, &str)> = vpc
@@ -34,12 +29,7 @@ fn the_default_cluster_has_the_names_and_tags_of_capa() {
         .iter()
         .map(|subnet| {
             let name = subnet.tags["Name"].as_str();
-            (
-                name,
-                subnet.cidr_block.as_str(),
-                subnet.assigns_public_ip,
-                subnet.zone.as_str(),
-            )
+            (name, subnet.cidr_block.as_str(), subnet.assigns_public_ip, subnet.zone.as_str())
         })
         .collect();
     assert_eq!(
@@ -98,12 +88,7 @@ fn conditions_and_events_tell_what_was_made_and_what_is_missing() {
     assert_eq!(status.account_id.as_deref(), Some("111122223333"));
     assert_eq!(status.zones, ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
     assert_eq!(status.resources.len(), 25);
-    assert!(
-        status
-            .resources
-            .iter()
-            .all(|resource| resource.id.is_some() && resource.requested_at.is_none())
-    );
+    assert!(status.resources.iter().all(|resource| resource.id.is_some() && resource.requested_at.is_none()));
 }
 
 #[test]
@@ -126,27 +111,16 @@ fn listed_subnets_have_the_ranges_zones_and_tags_of_the_spec() {
     );
     let contents = world.account.contents();
     let vpc = &contents.vpcs[0];
-    assert_eq!(
-        (vpc.cidr_blocks[0].as_str(), vpc.tags["cost"].as_str()),
-        ("10.1.0.0/16", "x")
-    );
+    assert_eq!((vpc.cidr_blocks[0].as_str(), vpc.tags["cost"].as_str()), ("10.1.0.0/16", "x"));
     let subnets: Vec<(&str, &str, bool, Option<&str>)> = vpc
         .subnets
         .iter()
         .map(|subnet| {
-            (
-                subnet.tags["Name"].as_str(),
-                subnet.zone.as_str(),
-                subnet.assigns_public_ip,
-                subnet.hostname_type,
-            )
+            (subnet.tags["Name"].as_str(), subnet.zone.as_str(), subnet.assigns_public_ip, subnet.hostname_type)
         })
         .collect();
     let form = Some("resource-name");
-    assert_eq!(
-        subnets,
-        [("front", "eu-west-1b", true, form), ("back", "eu-west-1b", false, form)]
-    );
+    assert_eq!(subnets, [("front", "eu-west-1b", true, form), ("back", "eu-west-1b", false, form)]);
     assert_eq!(vpc.subnets[0].tags["tier"], "web");
 }
 
@@ -157,11 +131,7 @@ fn the_zones_follow_limit_and_selection_and_are_not_chosen_again() {
     let before = world.account.contents();
     world.set_spec("region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 3}}");
     world.rest();
-    assert_eq!(
-        world.account.contents(),
-        before,
-        "an existing network is not laid out again"
-    );
+    assert_eq!(world.account.contents(), before, "an existing network is not laid out again");
     world.lose_status();
     world.rest();
     assert_eq!(world.account.contents(), before, "not after a lost status either");
@@ -178,17 +148,12 @@ fn a_cluster_costs_two_writes_a_pass_with_creations() {
 #[test]
 fn a_new_cluster_whose_vpcs_are_not_shown_makes_nothing() {
     let mut world = World::new("region: eu-west-1");
-    world
-        .account
-        .set(|account| account.refused_describes = ["DescribeVpcs".to_owned()].into());
+    world.account.set(|account| account.refused_describes = ["DescribeVpcs".to_owned()].into());
     for _ in 0..3 {
         world.pass();
         world.advance(Duration::from_mins(5));
     }
     assert_eq!(world.condition(ConditionType::VpcReady), "Unknown/Unauthorized");
-    assert_eq!(
-        world.condition(ConditionType::InternetGatewayReady),
-        "False/WaitingForVpc"
-    );
+    assert_eq!(world.condition(ConditionType::InternetGatewayReady), "False/WaitingForVpc");
     assert_eq!(world.account.calls(), 0);
 }

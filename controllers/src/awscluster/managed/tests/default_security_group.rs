@@ -18,11 +18,7 @@ fn default_group(world: &World) -> SecurityGroup {
 }
 
 fn rule(protocol: &str, source: Source<String>) -> Rule<String> {
-    Rule {
-        traffic: Traffic::new(protocol, 22, 22),
-        source,
-        description: String::new(),
-    }
+    Rule { traffic: Traffic::new(protocol, 22, 22), source, description: String::new() }
 }
 
 #[test]
@@ -30,11 +26,7 @@ fn the_default_group_has_no_rules_of_aws_where_the_spec_asks() {
     let world = World::built(EMPTIED);
     assert_eq!(world.condition(GROUPS), "True/Ready", "{}", world.message(GROUPS));
     let group = default_group(&world);
-    assert_eq!(
-        (group.ingress, group.egress),
-        (vec![], vec![]),
-        "network.vpc.emptyRoutesDefaultVPCSecurityGroup"
-    );
+    assert_eq!((group.ingress, group.egress), (vec![], vec![]), "network.vpc.emptyRoutesDefaultVPCSecurityGroup");
     let group = default_group(&World::built("region: eu-west-1"));
     assert_eq!((group.ingress.len(), group.egress.len()), (1, 1));
 }
@@ -71,14 +63,8 @@ fn the_default_group_in_a_vpc_of_the_user_stays_as_it_is() {
 #[test]
 fn a_refusal_to_empty_the_default_group_is_named() {
     let mut world = World::new(EMPTIED);
-    world
-        .account
-        .set(|account| account.refused_calls = [String::from("RevokeSecurityGroupEgress")].into());
+    world.account.set(|account| account.refused_calls = [String::from("RevokeSecurityGroupEgress")].into());
     world.rest_for(Duration::from_mins(10));
     assert_eq!(world.condition(GROUPS), "False/Unauthorized");
-    assert!(
-        world.message(GROUPS).contains("default security group"),
-        "{}",
-        world.message(GROUPS)
-    );
+    assert!(world.message(GROUPS).contains("default security group"), "{}", world.message(GROUPS));
 }

@@ -28,11 +28,7 @@ fn a_half_made_cluster_can_be_deleted_after_each_pass() {
         }
         world.delete();
         world.rest();
-        assert!(
-            world.account.is_empty(),
-            "after {passes} passes: {:?}",
-            world.account.contents()
-        );
+        assert!(world.account.is_empty(), "after {passes} passes: {:?}", world.account.contents());
         assert!(world.cluster().is_none(), "after {passes} passes");
     }
 }
@@ -45,11 +41,7 @@ fn machines_keep_the_network_until_they_are_gone() {
     world.delete();
     world.rest();
     assert_eq!(world.account.calls(), calls);
-    assert_eq!(
-        world.condition(ConditionType::Ready),
-        "True/DeletionBlocked",
-        "machines go on working"
-    );
+    assert_eq!(world.condition(ConditionType::Ready), "True/DeletionBlocked", "machines go on working");
     assert!(world.message(ConditionType::Ready).contains("dev-cp-0"));
     world.set_machines(&[]);
     world.rest();
@@ -60,9 +52,7 @@ fn machines_keep_the_network_until_they_are_gone() {
 fn a_foreign_subnet_blocks_the_deletion_by_name_and_stays() {
     let mut world = World::built("region: eu-west-1");
     let vpc = world.account.vpcs()[0].id.clone();
-    let foreign = world
-        .account
-        .add_subnet(&vpc, "10.0.48.0/24", "eu-west-1a", Tags::new());
+    let foreign = world.account.add_subnet(&vpc, "10.0.48.0/24", "eu-west-1a", Tags::new());
     world.delete();
     for _ in 0..20 {
         world.pass();
@@ -93,11 +83,7 @@ fn what_is_in_use_is_waited_for_and_then_blocks() {
     world.advance(Duration::from_secs(601));
     world.pass();
     assert_eq!(world.condition(ConditionType::SubnetsReady), "False/DeletionBlocked");
-    assert!(
-        world
-            .message(ConditionType::SubnetsReady)
-            .contains("DependencyViolation")
-    );
+    assert!(world.message(ConditionType::SubnetsReady).contains("DependencyViolation"));
 }
 
 #[test]
@@ -105,34 +91,22 @@ fn what_uses_the_network_is_named_ten_minutes_after_the_deletion() {
     let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
     let subnet = world.account.subnets()[0].clone();
     let groups = world.account.security_groups();
-    let node = groups
-        .iter()
-        .find(|group| group.name == "dev-node")
-        .expect("the group")
-        .id
-        .clone();
-    let of_user = world
-        .account
-        .add_security_group(&subnet.vpc_id, "database", Tags::new());
+    let node = groups.iter().find(|group| group.name == "dev-node").expect("the group").id.clone();
+    let of_user = world.account.add_security_group(&subnet.vpc_id, "database", Tags::new());
     let from_nodes = Rule {
         traffic: Traffic::new("tcp", 5432, 5432),
         source: Source::Group(node.clone()),
         description: String::new(),
     };
     assert!(world.account.add_rule(&of_user, from_nodes));
-    let interface = world
-        .account
-        .add_network_interface(&subnet.id, &[&node], "aws-K8S-i-0123456789abcdef0");
+    let interface = world.account.add_network_interface(&subnet.id, &[&node], "aws-K8S-i-0123456789abcdef0");
     world.delete();
     world.rest_for(Duration::from_mins(9));
     assert_eq!(world.condition(ConditionType::SubnetsReady), "False/Deleting");
     assert!(!world.account.describes().contains_key("DescribeNetworkInterfaces"));
     world.rest_for(Duration::from_mins(5));
     for (condition, named) in [
-        (
-            ConditionType::SubnetsReady,
-            "aws-K8S-i-0123456789abcdef0, in account 111122223333",
-        ),
+        (ConditionType::SubnetsReady, "aws-K8S-i-0123456789abcdef0, in account 111122223333"),
         (ConditionType::ClusterSecurityGroupsReady, &of_user),
     ] {
         assert_eq!(world.condition(condition), "False/DeletionBlocked");
@@ -149,18 +123,13 @@ fn what_uses_the_network_is_named_ten_minutes_after_the_deletion() {
 fn a_deletion_needs_no_permission_to_describe_network_interfaces() {
     let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
     let describe = "DescribeNetworkInterfaces".to_owned();
-    world
-        .account
-        .set(|account| account.refused_describes = [describe].into());
+    world.account.set(|account| account.refused_describes = [describe].into());
     let subnet = world.account.subnets()[0].id.clone();
     let interface = world.account.add_network_interface(&subnet, &[], "");
     world.delete();
     world.rest_for(Duration::from_mins(15));
     let message = world.message(ConditionType::SubnetsReady);
-    assert!(
-        message.contains("UnauthorizedOperation") && message.contains("DependencyViolation"),
-        "{message}"
-    );
+    assert!(message.contains("UnauthorizedOperation") && message.contains("DependencyViolation"), "{message}");
     assert!(world.account.remove_network_interface(&interface));
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
@@ -231,9 +200,7 @@ fn a_young_vpc_that_its_deletion_does_not_find_is_looked_for() {
     let mut world = World::new("region: eu-west-1");
     world.pass();
     world.delete();
-    world
-        .account
-        .fail(world.account.calls(), Fault::Refused("InvalidVpcID.NotFound"));
+    world.account.fail(world.account.calls(), Fault::Refused("InvalidVpcID.NotFound"));
     world.pass();
     world.account.set(|account| account.hidden = Duration::from_secs(55));
     world.rest();

@@ -59,26 +59,18 @@ fn a_surplus_internet_gateway_changes_the_status_once() {
 fn a_list_that_aws_does_not_show_is_asked_for_once_an_observation() {
     let mut world = World::aged("region: eu-west-1");
     world.pass();
-    world
-        .account
-        .set(|account| account.refused_describes = ["DescribeSecurityGroups".to_owned()].into());
+    world.account.set(|account| account.refused_describes = ["DescribeSecurityGroups".to_owned()].into());
     world.account.reset_describes();
     world.advance(Duration::from_mins(10));
     world.pass();
-    assert_eq!(
-        world.condition(ConditionType::ClusterSecurityGroupsReady),
-        "Unknown/Unauthorized"
-    );
+    assert_eq!(world.condition(ConditionType::ClusterSecurityGroupsReady), "Unknown/Unauthorized");
     assert_eq!(world.account.describes()["DescribeSecurityGroups"], 1);
     assert!(!world.account.describes().contains_key("DescribeAddresses"));
 }
 
 #[test]
 fn what_the_lists_do_not_show_is_read_once_an_hour_and_when_asked_for() {
-    let off = VpcDns {
-        support: true,
-        hostnames: false,
-    };
+    let off = VpcDns { support: true, hostnames: false };
     let mut world = World::aged("region: eu-west-1");
     world.pass();
     let id = world.account.vpcs()[0].id.clone();
@@ -113,10 +105,7 @@ fn a_change_that_the_lists_show_is_repaired_after_an_observation_at_everything()
     world.account.reset_describes();
     world.advance(Duration::from_mins(10));
     world.pass();
-    assert_eq!(
-        world.account.internet_gateways()[0].vpc_id.as_deref(),
-        Some(&*world.account.vpcs()[0].id)
-    );
+    assert_eq!(world.account.internet_gateways()[0].vpc_id.as_deref(), Some(&*world.account.vpcs()[0].id));
     assert!(world.account.describes().contains_key("DescribeAddresses"));
 }
 
@@ -125,24 +114,13 @@ fn drift_is_repaired_in_one_pass() {
     type Drift = fn(&World, &str);
     let drifts: [(&str, Drift); 4] = [
         ("SuccessfulModifyVpcAttribute", |world, vpc| {
-            let dns = VpcDns {
-                support: true,
-                hostnames: false,
-            };
+            let dns = VpcDns { support: true, hostnames: false };
             assert!(world.account.set_dns(vpc, dns));
         }),
         ("SuccessfulModifySubnetAttribute", |world, _| {
-            let mut public = world
-                .account
-                .subnets()
-                .into_iter()
-                .filter(|subnet| subnet.assigns_public_ip);
+            let mut public = world.account.subnets().into_iter().filter(|subnet| subnet.assigns_public_ip);
             let subnet = public.next().unwrap().id;
-            assert!(
-                world
-                    .account
-                    .set_subnet_attribute(&subnet, Attribute::MapPublicIpOnLaunch(false))
-            );
+            assert!(world.account.set_subnet_attribute(&subnet, Attribute::MapPublicIpOnLaunch(false)));
         }),
         ("SuccessfulAttachInternetGateway", |world, _| {
             let gateway = world.account.internet_gateways()[0].id.clone();
@@ -228,17 +206,11 @@ fn an_observation_that_is_refused_is_told_and_leads_to_no_call() {
         "DescribeRouteTables",
         "DescribeSecurityGroups",
     ] {
-        world
-            .account
-            .set(|account| account.refused_describes = [action.to_owned()].into());
+        world.account.set(|account| account.refused_describes = [action.to_owned()].into());
         world.pass();
         let conditions = world.status().conditions;
         let unknown = conditions.iter().find(|condition| condition.status == "Unknown");
-        assert_eq!(
-            unknown.map(|condition| condition.reason.as_str()),
-            Some("Unauthorized"),
-            "{action}"
-        );
+        assert_eq!(unknown.map(|condition| condition.reason.as_str()), Some("Unauthorized"), "{action}");
     }
     assert_eq!(world.account.calls(), calls);
 }

@@ -17,10 +17,7 @@ fn created(network: &str) -> Contents {
 /// The first VPC in brief: its range, the tag `cost`, and zone, range and form of host names of each subnet.
 fn in_brief(contents: &Contents) -> Value {
     let vpc = &contents.vpcs[0];
-    let subnets = vpc
-        .subnets
-        .iter()
-        .map(|subnet| json!([subnet.zone, subnet.cidr_block, subnet.hostname_type]));
+    let subnets = vpc.subnets.iter().map(|subnet| json!([subnet.zone, subnet.cidr_block, subnet.hostname_type]));
     json!({"range": vpc.cidr_blocks[0], "cost": vpc.tags.get("cost"), "subnets": subnets.collect::<Vec<_>>()})
 }
 
@@ -41,14 +38,8 @@ fn fields_that_ask_for_what_happens_anyway_change_nothing() {
     for (field, found) in [
         ("partition", all("", "", ", partition: aws")),
         ("controlPlaneLoadBalancer.disableHostsRewrite", all(rewrite, "", "")),
-        (
-            "secondaryControlPlaneLoadBalancer.disableHostsRewrite",
-            all("", rewrite, ""),
-        ),
-        (
-            "secondaryControlPlaneLoadBalancer.dnsResolutionCheck",
-            all("", ", dnsResolutionCheck: None", ""),
-        ),
+        ("secondaryControlPlaneLoadBalancer.disableHostsRewrite", all("", rewrite, "")),
+        ("secondaryControlPlaneLoadBalancer.dnsResolutionCheck", all("", ", dnsResolutionCheck: None", "")),
     ] {
         assert_eq!(found, plain, "{field}");
     }
@@ -59,18 +50,8 @@ fn each_field_of_the_network_changes_what_is_created() {
     let listed =
         |range: &str| format!("subnets: [{{id: a, cidrBlock: {range}, availabilityZone: eu-west-1a, isPublic: true}}]");
     let cases = [
-        (
-            "network.vpc.cidrBlock",
-            "vpc: {cidrBlock: 10.7.0.0/16}".to_owned(),
-            "/range",
-            json!("10.7.0.0/16"),
-        ),
-        (
-            "network.vpc.tags{}",
-            "vpc: {tags: {cost: x}}".to_owned(),
-            "/cost",
-            json!("x"),
-        ),
+        ("network.vpc.cidrBlock", "vpc: {cidrBlock: 10.7.0.0/16}".to_owned(), "/range", json!("10.7.0.0/16")),
+        ("network.vpc.tags{}", "vpc: {tags: {cost: x}}".to_owned(), "/cost", json!("x")),
         (
             "network.vpc.privateDnsHostnameTypeOnLaunch",
             "vpc: {privateDnsHostnameTypeOnLaunch: resource-name}".to_owned(),
@@ -81,10 +62,7 @@ fn each_field_of_the_network_changes_what_is_created() {
             "network.vpc.subnetSchema",
             "vpc: {subnetSchema: PreferPublic, availabilityZoneUsageLimit: 1}".to_owned(),
             "/subnets",
-            json!([
-                ["eu-west-1a", "10.0.0.0/17", "ip-name"],
-                ["eu-west-1a", "10.0.128.0/17", "ip-name"]
-            ]),
+            json!([["eu-west-1a", "10.0.0.0/17", "ip-name"], ["eu-west-1a", "10.0.128.0/17", "ip-name"]]),
         ),
         (
             "network.vpc.availabilityZoneUsageLimit",
@@ -92,12 +70,7 @@ fn each_field_of_the_network_changes_what_is_created() {
             "/subnets/7/1",
             json!("10.0.96.0/19"),
         ),
-        (
-            "network.subnets[].cidrBlock",
-            listed("10.0.9.0/24"),
-            "/subnets/0/1",
-            json!("10.0.9.0/24"),
-        ),
+        ("network.subnets[].cidrBlock", listed("10.0.9.0/24"), "/subnets/0/1", json!("10.0.9.0/24")),
     ];
     for (field, network, pointer, expected) in cases {
         let found = in_brief(&created(&network));
@@ -105,14 +78,7 @@ fn each_field_of_the_network_changes_what_is_created() {
     }
     let drawn = |name: &str| in_brief(&created(&format!("vpc: {{availabilityZoneUsageLimit: 1, {name}}}")));
     let field = "network.vpc.availabilityZoneSelection";
-    assert_eq!(
-        drawn("availabilityZoneSelection: Ordered")["subnets"][0][0],
-        "eu-west-1a",
-        "{field}"
-    );
+    assert_eq!(drawn("availabilityZoneSelection: Ordered")["subnets"][0][0], "eu-west-1a", "{field}");
     let random = drawn("availabilityZoneSelection: Random");
-    assert_ne!(
-        random["subnets"][0][0], "eu-west-1a",
-        "{field}: another zone for this cluster"
-    );
+    assert_ne!(random["subnets"][0][0], "eu-west-1a", "{field}: another zone for this cluster");
 }

@@ -18,46 +18,19 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
         format!("{{id: {id}, cidrBlock: {range}, availabilityZone: {zone}, isPublic: true}}")
     };
     let cases = [
-        (
-            "region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/8}}".to_owned(),
-            "10.0.0.0/8",
-        ),
-        (
-            "region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.1/16}}".to_owned(),
-            "10.0.0.1/16",
-        ),
-        (
-            "region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/28}}".to_owned(),
-            "too small",
-        ),
+        ("region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/8}}".to_owned(), "10.0.0.0/8"),
+        ("region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.1/16}}".to_owned(), "10.0.0.1/16"),
+        ("region: eu-west-1, network: {vpc: {cidrBlock: 10.0.0.0/28}}".to_owned(), "too small"),
         (subnets(&subnet("a", "10.9.0.0/24", "eu-west-1a")), "not in the range"),
+        (subnets(&subnet("a", "10.0.0.0/24", "eu-west-1q")), "eu-west-1a, eu-west-1b, eu-west-1c"),
         (
-            subnets(&subnet("a", "10.0.0.0/24", "eu-west-1q")),
-            "eu-west-1a, eu-west-1b, eu-west-1c",
-        ),
-        (
-            subnets(
-                &[
-                    subnet("a", "10.0.0.0/23", "eu-west-1a"),
-                    subnet("b", "10.0.1.0/24", "eu-west-1b"),
-                ]
-                .join(", "),
-            ),
+            subnets(&[subnet("a", "10.0.0.0/23", "eu-west-1a"), subnet("b", "10.0.1.0/24", "eu-west-1b")].join(", ")),
             "overlaps",
         ),
-        (
-            subnets("{id: a, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a}"),
-            "no public subnet",
-        ),
-        (
-            subnets("{id: a, availabilityZone: eu-west-1a, isPublic: true}"),
-            "cidrBlock",
-        ),
+        (subnets("{id: a, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a}"), "no public subnet"),
+        (subnets("{id: a, availabilityZone: eu-west-1a, isPublic: true}"), "cidrBlock"),
         ("region: eu-west-1, partition: aws-cn".to_owned(), "aws-cn"),
-        (
-            format!("region: eu-west-1, sshKeyName: {}", "k".repeat(300)),
-            "spec.sshKeyName",
-        ),
+        (format!("region: eu-west-1, sshKeyName: {}", "k".repeat(300)), "spec.sshKeyName"),
     ];
     for (spec, words) in cases {
         let mut world = World::new(&spec);
@@ -72,10 +45,7 @@ fn a_wrong_spec_is_named_and_leaves_nothing_behind() {
 #[test]
 fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
     let cases = [
-        (
-            "network: {securityGroupOverrides: {node: sg-1}}",
-            "securityGroupOverrides",
-        ),
+        ("network: {securityGroupOverrides: {node: sg-1}}", "securityGroupOverrides"),
         ("network: {vpc: {ipv6: {}}}", "network.vpc.ipv6"),
         ("bastion: {enabled: true}", "bastion"),
         (
@@ -83,10 +53,7 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
             "s3Bucket",
         ),
         ("network: {vpc: {ipamPool: {name: p}}}", "network.vpc.ipamPool"),
-        (
-            "network: {vpc: {id: vpc-1, secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}",
-            "secondaryCidrBlocks",
-        ),
+        ("network: {vpc: {id: vpc-1, secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}", "secondaryCidrBlocks"),
         ("network: {subnets: [{id: subnet-1}]}", "network.subnets of yours"),
         ("network: {subnets: [{id: a, zoneType: local-zone}]}", "edge zones"),
         ("network: {subnets: [{id: a, isIpv6: true}]}", "IPv6"),
@@ -96,29 +63,20 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
         world.pass();
         assert_eq!(world.condition(ConditionType::Ready), "False/NotManagedYet", "{spec}");
         assert!(world.message(ConditionType::Ready).contains(words), "{spec}");
-        assert_eq!(
-            world.account.calls() + world.writes(),
-            1,
-            "{spec}: only the status is written"
-        );
+        assert_eq!(world.account.calls() + world.writes(), 1, "{spec}: only the status is written");
     }
 }
 
 #[test]
 fn credentials_of_another_account_are_not_used() {
     let mut world = World::built("region: eu-west-1");
-    world
-        .account
-        .set(|account| account.account_id = "999988887777".to_owned());
+    world.account.set(|account| account.account_id = "999988887777".to_owned());
     world.account.reset_describes();
     world.delete();
     world.pass();
     assert_eq!(world.condition(ConditionType::IdentityReady), "False/AccountMismatch");
     assert!(world.message(ConditionType::Ready).contains("111122223333"));
-    assert_eq!(
-        world.account.describes().keys().collect::<Vec<_>>(),
-        [&"GetCallerIdentity"]
-    );
+    assert_eq!(world.account.describes().keys().collect::<Vec<_>>(), [&"GetCallerIdentity"]);
     assert!(world.cluster().is_some());
 }
 
@@ -148,29 +106,18 @@ fn the_second_cluster_of_a_name_waits_and_calls_nothing() {
         world.add_other(namesake(namespace, created, status));
         world.pass();
         let expected = if is_first { "False/Conflict" } else { "False/Creating" };
-        assert_eq!(
-            world.condition(ConditionType::Ready),
-            expected,
-            "{namespace} {created} {status}"
-        );
+        assert_eq!(world.condition(ConditionType::Ready), expected, "{namespace} {created} {status}");
         assert_eq!(world.account.calls(), usize::from(!is_first));
     }
     let mut world = World::built("region: eu-west-1");
     world.add_other(namesake("aaa", "1970-01-01T00:00:00Z", &elsewhere));
     world.pass();
-    assert_eq!(
-        world.condition(ConditionType::VpcReady),
-        "True/Ready",
-        "another account has other resources"
-    );
+    assert_eq!(world.condition(ConditionType::VpcReady), "True/Ready", "another account has other resources");
 }
 
 #[test]
 fn of_two_vpcs_with_the_tag_none_is_taken() {
-    let owned = Tags::from([(
-        "sigs.k8s.io/cluster-api-provider-aws/cluster/dev".to_owned(),
-        "owned".to_owned(),
-    )]);
+    let owned = Tags::from([("sigs.k8s.io/cluster-api-provider-aws/cluster/dev".to_owned(), "owned".to_owned())]);
     let mut world = World::new("region: eu-west-1");
     let ids = [(); 2].map(|()| world.account.add_vpc("10.0.0.0/16", owned.clone()));
     world.pass();
@@ -191,25 +138,14 @@ fn what_was_made_before_the_status_was_lost_is_found_again() {
 
 #[test]
 fn names_with_a_common_prefix_are_not_mixed_up() {
-    let other = Tags::from([(
-        "sigs.k8s.io/cluster-api-provider-aws/cluster/dev-2".to_owned(),
-        "owned".to_owned(),
-    )]);
+    let other = Tags::from([("sigs.k8s.io/cluster-api-provider-aws/cluster/dev-2".to_owned(), "owned".to_owned())]);
     let mut world = World::new("region: eu-west-1");
     let foreign = world.account.add_vpc("10.0.0.0/16", other);
     world.rest();
     assert_eq!(world.account.vpcs().len(), 2);
     world.delete();
     world.rest();
-    assert_eq!(
-        world
-            .account
-            .vpcs()
-            .iter()
-            .map(|vpc| vpc.id.clone())
-            .collect::<Vec<_>>(),
-        [foreign]
-    );
+    assert_eq!(world.account.vpcs().iter().map(|vpc| vpc.id.clone()).collect::<Vec<_>>(), [foreign]);
     assert!(world.account.foreign_writes().is_empty());
 }
 
@@ -246,13 +182,9 @@ fn a_refused_call_stops_only_what_depends_on_it() {
     // The second call is the first one that the VPC made possible.
     world.account.fail(1, Fault::Refused("UnauthorizedOperation"));
     world.pass();
-    let failing = [
-        ConditionType::SubnetsReady,
-        ConditionType::InternetGatewayReady,
-        ConditionType::VpcReady,
-    ]
-    .into_iter()
-    .filter(|condition| world.condition(*condition) == "False/Unauthorized");
+    let failing = [ConditionType::SubnetsReady, ConditionType::InternetGatewayReady, ConditionType::VpcReady]
+        .into_iter()
+        .filter(|condition| world.condition(*condition) == "False/Unauthorized");
     assert_eq!(failing.count(), 1);
     assert!(world.account.calls() > 6, "the others were made");
 }
@@ -264,11 +196,7 @@ fn an_older_namesake_with_another_identity_goes_first_too() {
     let mut world = World::new("region: eu-west-1");
     world.add_other(other);
     world.pass();
-    assert_eq!(
-        world.condition(ConditionType::Ready),
-        "False/Conflict",
-        "its account is not known"
-    );
+    assert_eq!(world.condition(ConditionType::Ready), "False/Conflict", "its account is not known");
     assert_eq!(world.account.calls(), 0);
 }
 
@@ -402,19 +330,13 @@ fn a_restored_cluster_takes_the_vpc_that_its_spec_names() {
     let before = restored.account.contents();
     let vpc = restored.account.vpcs()[0].id.clone();
     let tag = meta::cluster_tag("dev");
-    restored.set_spec(&format!(
-        "region: eu-west-1, network: {{vpc: {{id: {vpc}, tags: {{{tag}: owned}}}}}}"
-    ));
+    restored.set_spec(&format!("region: eu-west-1, network: {{vpc: {{id: {vpc}, tags: {{{tag}: owned}}}}}}"));
     restored.rest();
     assert_eq!(restored.condition(ConditionType::VpcReady), "True/Ready");
     assert_eq!(restored.account.vpcs()[0].id, vpc);
     restored.delete();
     restored.rest();
-    assert!(
-        restored.account.is_empty(),
-        "{:?} of {before:?}",
-        restored.account.contents()
-    );
+    assert!(restored.account.is_empty(), "{:?} of {before:?}", restored.account.contents());
 }
 
 #[test]

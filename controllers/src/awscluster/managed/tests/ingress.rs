@@ -49,10 +49,7 @@ fn the_default_rules_are_those_of_capa() {
         "tcp 10250 from node: Kubelet API",
     ];
     assert_eq!(shown("", Node), [&pods[..], &node].concat());
-    let balancer = [
-        "tcp 6443 from NatGateways: Kubernetes API",
-        "tcp 6443 from 0.0.0.0/0: Kubernetes API",
-    ];
+    let balancer = ["tcp 6443 from NatGateways: Kubernetes API", "tcp 6443 from 0.0.0.0/0: Kubernetes API"];
     assert_eq!(shown("", ApiserverLb), balancer);
     assert_eq!(shown("", Lb), [""; 0]);
 }
@@ -68,17 +65,9 @@ fn rules_of_load_balancers_follow_the_scheme_of_each() {
     let any = "tcp 6443 from 0.0.0.0/0: Kubernetes API";
     assert_eq!(shown(internal, ApiserverLb), ["tcp 6443 from Vpc: Kubernetes API", any]);
     let nat = "tcp 6443 from NatGateways: Kubernetes API";
-    assert_eq!(
-        shown(&both, ApiserverLb),
-        ["tcp 6443 from Vpc: Kubernetes API", nat, any]
-    );
+    assert_eq!(shown(&both, ApiserverLb), ["tcp 6443 from Vpc: Kubernetes API", nat, any]);
     let described = |rule: &str| format!("{rule}: {LOAD_BALANCER_TRAFFIC}");
-    let traffic = [
-        "tcp 6443 from Vpc",
-        "tcp 6443 from 0.0.0.0/0",
-        "tcp 9345 from 0.0.0.0/0",
-    ]
-    .map(described);
+    let traffic = ["tcp 6443 from Vpc", "tcp 6443 from 0.0.0.0/0", "tcp 9345 from 0.0.0.0/0"].map(described);
     assert_eq!(shown(&both, Lb), traffic);
     let disabled = "controlPlaneLoadBalancer: {loadBalancerType: disabled}";
     assert_eq!(shown(disabled, ApiserverLb), [""; 0]);
@@ -97,9 +86,7 @@ const RULE: [(&str, &str); 5] = [
 fn rule_with(field: &str) -> String {
     let name = field.split(':').next().unwrap_or_default();
     let is_source = |field: &str| field.contains("ource") || field.ends_with("CidrBlocks");
-    let others = RULE
-        .iter()
-        .filter(|(other, _)| *other != name && !(*other == "cidrBlocks" && is_source(name)));
+    let others = RULE.iter().filter(|(other, _)| *other != name && !(*other == "cidrBlocks" && is_source(name)));
     let fields: Vec<&str> = others.map(|(_, text)| *text).chain([field]).collect();
     format!("[{{{}}}]", fields.join(", "))
 }
@@ -119,18 +106,9 @@ fn each_field_of_the_rules_changes_what_is_admitted() {
     ] {
         let rules = rule_with(field);
         for (list, role) in [
-            (
-                format!("network: {{additionalControlPlaneIngressRules: {rules}}}"),
-                SecurityGroupRole::ControlPlane,
-            ),
-            (
-                format!("network: {{additionalNodeIngressRules: {rules}}}"),
-                SecurityGroupRole::Node,
-            ),
-            (
-                format!("controlPlaneLoadBalancer: {{ingressRules: {rules}}}"),
-                SecurityGroupRole::ApiserverLb,
-            ),
+            (format!("network: {{additionalControlPlaneIngressRules: {rules}}}"), SecurityGroupRole::ControlPlane),
+            (format!("network: {{additionalNodeIngressRules: {rules}}}"), SecurityGroupRole::Node),
+            (format!("controlPlaneLoadBalancer: {{ingressRules: {rules}}}"), SecurityGroupRole::ApiserverLb),
             (
                 format!("secondaryControlPlaneLoadBalancer: {{name: b, ingressRules: {rules}}}"),
                 SecurityGroupRole::ApiserverLb,
@@ -141,26 +119,11 @@ fn each_field_of_the_rules_changes_what_is_admitted() {
         }
     }
     for (network, expected) in [
-        (
-            "cni: {cniIngressRules: [{description: e, protocol: udp, fromPort: 1, toPort: 2}]}",
-            "udp 1-2 from node: e",
-        ),
-        (
-            "cni: {cniIngressRules: [{description: d, protocol: tcp, fromPort: 1, toPort: 2}]}",
-            "tcp 1-2 from node: d",
-        ),
-        (
-            "cni: {cniIngressRules: [{description: d, protocol: udp, fromPort: 2, toPort: 2}]}",
-            "udp 2 from node: d",
-        ),
-        (
-            "cni: {cniIngressRules: [{description: d, protocol: udp, fromPort: 1, toPort: 3}]}",
-            "udp 1-3 from node: d",
-        ),
-        (
-            "nodePortIngressRuleCidrBlocks: [10.2.0.0/16]",
-            "tcp 30000-32767 from 10.2.0.0/16: Node Port Services",
-        ),
+        ("cni: {cniIngressRules: [{description: e, protocol: udp, fromPort: 1, toPort: 2}]}", "udp 1-2 from node: e"),
+        ("cni: {cniIngressRules: [{description: d, protocol: tcp, fromPort: 1, toPort: 2}]}", "tcp 1-2 from node: d"),
+        ("cni: {cniIngressRules: [{description: d, protocol: udp, fromPort: 2, toPort: 2}]}", "udp 2 from node: d"),
+        ("cni: {cniIngressRules: [{description: d, protocol: udp, fromPort: 1, toPort: 3}]}", "udp 1-3 from node: d"),
+        ("nodePortIngressRuleCidrBlocks: [10.2.0.0/16]", "tcp 30000-32767 from 10.2.0.0/16: Node Port Services"),
     ] {
         let found = shown(&format!("network: {{{network}}}"), SecurityGroupRole::Node);
         assert!(found.iter().any(|rule| rule == expected), "{network}: {found:?}");
@@ -224,9 +187,7 @@ fn wrong_ranges_and_roles_without_a_group_are_named() {
         ("cidrBlocks: [10.0.0.0/8], natGatewaysIPsSource: true", "exclude"),
     ] {
         let (rules, problems) = rules(&read(&rule(more)), SecurityGroupRole::ControlPlane, 6443, false);
-        let [problem] = &problems[..] else {
-            panic!("{problems:?}")
-        };
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
         assert!(problem.contains(named) && problem.contains("additionalControlPlaneIngressRules"));
         assert!(rules.iter().all(|rule| rule.description != "x"), "{rules:?}");
     }

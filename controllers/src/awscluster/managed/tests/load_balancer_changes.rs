@@ -29,17 +29,9 @@ fn drift_is_repaired() {
     check(&mut world, "a listener was deleted");
     assert!(world.account.remove_listener(&listener(&world, 8132)) && world.account.remove_target_group(&other));
     check(&mut world, "a target group was deleted");
-    assert!(
-        world
-            .account
-            .set_load_balancer_attribute(&arn, "load_balancing.cross_zone.enabled", "true")
-    );
+    assert!(world.account.set_load_balancer_attribute(&arn, "load_balancing.cross_zone.enabled", "true"));
     check(&mut world, "an attribute of the load balancer");
-    assert!(
-        world
-            .account
-            .set_target_group_attribute(&api, "preserve_client_ip.enabled", "true")
-    );
+    assert!(world.account.set_target_group_attribute(&api, "preserve_client_ip.enabled", "true"));
     check(&mut world, "an attribute of a target group");
     let mut health_check = group(&world, 6443).health_check;
     health_check.timing.interval_seconds = 300;
@@ -50,12 +42,7 @@ fn drift_is_repaired() {
     assert!(world.account.set_listener_target(&listener(&world, 6443), &foreign));
     observe_again(&mut world);
     let targets = world.account.listeners();
-    assert!(
-        targets
-            .iter()
-            .any(|listener| listener.target_group_arns == [api.clone()]),
-        "{targets:?}"
-    );
+    assert!(targets.iter().any(|listener| listener.target_group_arns == [api.clone()]), "{targets:?}");
     assert!(world.reasons().contains(&"SuccessfulModifyListener"));
 }
 
@@ -66,31 +53,17 @@ fn what_the_spec_no_longer_names_goes_and_what_others_made_stays() {
     let inside = balancer(&world, "inside").arn;
     let vpc = world.account.vpcs()[0].id.clone();
     let foreign = world.account.add_target_group("mine", &vpc, 80, Tags::new());
-    let of_user = world
-        .account
-        .add_listener(&balancer(&world, NAME).arn, 80, &foreign, Tags::new());
+    let of_user = world.account.add_listener(&balancer(&world, NAME).arn, 80, &foreign, Tags::new());
     world.set_spec(&with_secondary("additionalListeners: []"));
     world.rest();
     assert!(!world.account.listeners().iter().any(|listener| listener.port == 8132));
     assert!(!world.account.target_groups().iter().any(|group| group.port == 8132));
-    assert!(
-        world
-            .account
-            .load_balancers()
-            .iter()
-            .any(|balancer| balancer.arn == inside)
-    );
+    assert!(world.account.load_balancers().iter().any(|balancer| balancer.arn == inside));
     world.set_spec(NLB);
     // The spec of a user has the endpoint that the provider has written.
     world.edit(|cluster| cluster.spec.control_plane_endpoint = None);
     world.rest();
-    assert!(
-        !world
-            .account
-            .load_balancers()
-            .iter()
-            .any(|balancer| balancer.arn == inside)
-    );
+    assert!(!world.account.load_balancers().iter().any(|balancer| balancer.arn == inside));
     assert!(world.account.listeners().iter().any(|listener| listener.arn == of_user));
     assert!(world.account.remove_listener(&of_user) && world.account.remove_target_group(&foreign));
     let mut contents = world.account.contents();
@@ -107,11 +80,7 @@ fn a_lost_load_balancer_is_never_silently_replaced() {
     assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.condition(READY), "False/Failed");
-    assert!(
-        world.message(READY).contains("endpoint of the cluster"),
-        "{}",
-        world.message(READY)
-    );
+    assert!(world.message(READY).contains("endpoint of the cluster"), "{}", world.message(READY));
     assert_eq!(world.condition(ConditionType::Ready), "False/Failed");
     assert!(world.account.load_balancers().is_empty());
     // The same holds after a lost status.
@@ -129,9 +98,7 @@ fn a_target_group_of_capa_is_adopted_by_its_listener() {
     let mut world = World::aged(NLB);
     let ours = group(&world, 6443);
     let vpc = world.account.vpcs()[0].id.clone();
-    let theirs = world
-        .account
-        .add_target_group("apiserver-target-x7k2p", &vpc, 6443, ours.tags.clone());
+    let theirs = world.account.add_target_group("apiserver-target-x7k2p", &vpc, 6443, ours.tags.clone());
     assert!(world.account.set_health_check(&theirs, ours.health_check.clone()));
     let listener = world.account.listeners()[0].arn.clone();
     assert!(world.account.set_listener_target(&listener, &theirs) && world.account.remove_target_group(&ours.arn));
@@ -182,11 +149,7 @@ fn a_wrong_change_leaves_a_working_load_balancer_as_it_is() {
         assert_eq!(world.account.target_groups().len(), 1, "{fields}");
         assert_eq!(world.condition(READY), "False/InvalidSpec", "{fields}");
         assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{fields}");
-        assert_eq!(
-            world.status().network.unwrap().control_plane_targets.len(),
-            1,
-            "{fields}"
-        );
+        assert_eq!(world.status().network.unwrap().control_plane_targets.len(), 1, "{fields}");
     }
 }
 
@@ -195,14 +158,9 @@ fn machines_keep_their_targets_whatever_the_type_becomes() {
     let world = changed_to("region: eu-west-1");
     assert_eq!(world.account.load_balancers().len(), 1);
     let targets = world.status().network.unwrap().control_plane_targets;
-    assert_eq!(
-        targets[0].target_group_arn.as_deref(),
-        Some(group(&world, 6443).arn.as_str())
-    );
+    assert_eq!(targets[0].target_group_arn.as_deref(), Some(group(&world, 6443).arn.as_str()));
     // The same holds if the endpoint is a host name of the user.
-    let mut world = World::new(&format!(
-        "{NLB}, controlPlaneEndpoint: {{host: api.example.org, port: 6443}}"
-    ));
+    let mut world = World::new(&format!("{NLB}, controlPlaneEndpoint: {{host: api.example.org, port: 6443}}"));
     world.rest();
     world.set_spec("region: eu-west-1, controlPlaneEndpoint: {host: api.example.org, port: 6443}");
     world.rest_for(Duration::from_mins(15));
@@ -223,10 +181,7 @@ fn the_listener_of_the_published_port_stays() {
         let group = groups.iter().find(|group| group.name == name).unwrap();
         for port in [6443, 8443] {
             let mut rules = group.ingress.iter();
-            assert!(
-                rules.any(|rule| rule.traffic.ports == Some((port, port))),
-                "{name} {port}"
-            );
+            assert!(rules.any(|rule| rule.traffic.ports == Some((port, port))), "{name} {port}");
         }
     }
 }
@@ -246,13 +201,7 @@ fn a_new_listener_that_fails_keeps_no_control_plane_machine_waiting() {
     assert_eq!(world.condition(READY), "False/Conflict");
     assert!(world.message(READY).contains(&theirs), "{}", world.message(READY));
     let network = world.status().network.unwrap();
-    assert_eq!(
-        (
-            network.control_plane_targets.len(),
-            network.pending_control_plane_targets
-        ),
-        (1, None)
-    );
+    assert_eq!((network.control_plane_targets.len(), network.pending_control_plane_targets), (1, None));
     assert!(world.account.remove_target_group(&theirs));
     observe_again(&mut world);
     assert_eq!(world.status().network.unwrap().control_plane_targets.len(), 2);
@@ -291,10 +240,7 @@ fn a_provisioned_cluster_stays_ready_while_aws_does_not_answer() {
 #[test]
 fn another_load_balancer_with_the_tag_is_named_and_goes_with_the_cluster() {
     let mut world = World::aged(NLB);
-    let (vpc, subnet) = (
-        world.account.vpcs()[0].id.clone(),
-        world.account.subnets()[0].id.clone(),
-    );
+    let (vpc, subnet) = (world.account.vpcs()[0].id.clone(), world.account.subnets()[0].id.clone());
     let tags = balancer(&world, NAME).tags;
     let arn = world.account.add_load_balancer("copy", &vpc, &[&subnet], tags);
     world.rest_for(Duration::from_mins(15));
@@ -309,10 +255,7 @@ fn another_load_balancer_with_the_tag_is_named_and_goes_with_the_cluster() {
 #[test]
 fn a_rename_behind_a_host_of_the_user_keeps_the_load_balancer() {
     let spec = |name: &str| {
-        format!(
-            "{}, controlPlaneEndpoint: {{host: api.example.com, port: 6443}}",
-            with(&format!("name: {name}"))
-        )
+        format!("{}, controlPlaneEndpoint: {{host: api.example.com, port: 6443}}", with(&format!("name: {name}")))
     };
     let mut world = World::aged(&spec("one"));
     let before = world.account.contents();

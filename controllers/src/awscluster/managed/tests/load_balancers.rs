@@ -57,24 +57,14 @@ fn a_cluster_with_a_network_load_balancer_is_provisioned() {
     assert!(waited, "the load balancer is waited for");
     let found = balancer(&world, NAME);
     assert_eq!(found.scheme, LoadBalancerScheme::InternetFacing);
-    assert_eq!(
-        found.subnets.keys().collect::<Vec<_>>(),
-        ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
-    );
-    let public = world
-        .account
-        .subnets()
-        .into_iter()
-        .filter(|subnet| subnet.assigns_public_ip);
+    assert_eq!(found.subnets.keys().collect::<Vec<_>>(), ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
+    let public = world.account.subnets().into_iter().filter(|subnet| subnet.assigns_public_ip);
     let mut public: Vec<String> = public.map(|subnet| subnet.id).collect();
     public.sort_unstable();
     let mut used: Vec<String> = found.subnets.values().cloned().collect();
     used.sort_unstable();
     assert_eq!(used, public);
-    let tag = |tags: &Tags, key: &str| {
-        tags.get(&format!("sigs.k8s.io/cluster-api-provider-aws/{key}"))
-            .cloned()
-    };
+    let tag = |tags: &Tags, key: &str| tags.get(&format!("sigs.k8s.io/cluster-api-provider-aws/{key}")).cloned();
     let group = group(&world, 6443);
     let listener = &world.account.listeners()[0];
     for tags in [&found.tags, &group.tags, &listener.tags] {
@@ -82,30 +72,15 @@ fn a_cluster_with_a_network_load_balancer_is_provisioned() {
         assert_eq!(tag(tags, "cluster/dev").as_deref(), Some("owned"));
         assert_eq!(tag(tags, "role").as_deref(), Some("apiserver"));
     }
-    assert!(
-        group.name.starts_with("apiserver-target-") && group.name.len() == 22,
-        "{}",
-        group.name
-    );
-    assert_eq!(
-        (listener.port, &listener.target_group_arns),
-        (6443, &vec![group.arn.clone()])
-    );
+    assert!(group.name.starts_with("apiserver-target-") && group.name.len() == 22, "{}", group.name);
+    assert_eq!((listener.port, &listener.target_group_arns), (6443, &vec![group.arn.clone()]));
     assert_eq!(attribute(&group.attributes, "preserve_client_ip.enabled"), "false");
     let draining = "target_health_state.unhealthy.draining_interval_seconds";
     assert_eq!(attribute(&group.attributes, draining), "300");
-    assert_eq!(
-        (group.health_check.protocol.as_str(), group.health_check.port.as_str()),
-        ("TCP", "6443")
-    );
+    assert_eq!((group.health_check.protocol.as_str(), group.health_check.port.as_str()), ("TCP", "6443"));
 
     for condition in [READY, ENDPOINT, ConditionType::Ready] {
-        assert_eq!(
-            world.condition(condition),
-            "True/Ready",
-            "{condition}: {}",
-            world.message(condition)
-        );
+        assert_eq!(world.condition(condition), "True/Ready", "{condition}: {}", world.message(condition));
     }
     let status = world.status();
     assert!(status.provisioned() && status.ready == Some(true));
@@ -121,10 +96,7 @@ fn the_network_for_machines_is_published() {
     let status = world.status();
     let network = status.network.unwrap();
     let vpc = network.vpc.as_ref().unwrap();
-    assert_eq!(
-        (&vpc.id, &vpc.cidr_blocks[..]),
-        (&world.account.vpcs()[0].id, &["10.0.0.0/16".to_owned()][..])
-    );
+    assert_eq!((&vpc.id, &vpc.cidr_blocks[..]), (&world.account.vpcs()[0].id, &["10.0.0.0/16".to_owned()][..]));
     let is_private = |subnet: &&NetworkSubnet| subnet.public == Some(false);
     assert_eq!(network.subnets.len(), 6);
     assert_eq!(network.subnets.iter().filter(is_private).count(), 3);
@@ -136,53 +108,30 @@ fn the_network_for_machines_is_published() {
     };
     assert_eq!(named(&groups.all), ["dev-node", "dev-lb"]);
     assert_eq!(named(&groups.control_plane), ["dev-controlplane"]);
-    let targets: Vec<_> = network
-        .control_plane_targets
-        .iter()
-        .map(|target| target.target_group_arn.clone())
-        .collect();
+    let targets: Vec<_> = network.control_plane_targets.iter().map(|target| target.target_group_arn.clone()).collect();
     assert_eq!(targets, [Some(group(&world, 6443).arn)]);
     assert_eq!(network.pending_control_plane_targets, None);
     assert_eq!(network.cluster_tag.as_deref(), Some("dev"));
     assert!(network.identity_ref.is_some());
-    let zones: Vec<_> = status
-        .failure_domains
-        .iter()
-        .map(|domain| (domain.name.as_str(), domain.control_plane))
-        .collect();
+    let zones: Vec<_> =
+        status.failure_domains.iter().map(|domain| (domain.name.as_str(), domain.control_plane)).collect();
     let usable = Some(true);
-    assert_eq!(
-        zones,
-        [("eu-west-1a", usable), ("eu-west-1b", usable), ("eu-west-1c", usable)]
-    );
+    assert_eq!(zones, [("eu-west-1a", usable), ("eu-west-1b", usable), ("eu-west-1c", usable)]);
 }
 
 #[test]
 fn settings_of_the_spec_reach_aws_and_follow_it() {
     let listeners = "additionalListeners: [{port: 9345, healthCheck: {protocol: HTTP, port: '9000', path: /up}}]";
-    let mut world = World::built(&with(&format!(
-        "crossZoneLoadBalancing: true, preserveClientIP: true, {listeners}"
-    )));
+    let mut world = World::built(&with(&format!("crossZoneLoadBalancing: true, preserveClientIP: true, {listeners}")));
     let cross_zone = |world: &World| attribute(&balancer(world, NAME).attributes, "load_balancing.cross_zone.enabled");
     let preserved = |world: &World| attribute(&group(world, 9345).attributes, "preserve_client_ip.enabled");
-    assert_eq!(
-        (cross_zone(&world), preserved(&world)),
-        ("true".to_owned(), "true".to_owned())
-    );
+    assert_eq!((cross_zone(&world), preserved(&world)), ("true".to_owned(), "true".to_owned()));
     let check = group(&world, 9345).health_check;
-    assert_eq!(
-        (check.protocol.as_str(), check.port.as_str(), check.path.as_deref()),
-        ("HTTP", "9000", Some("/up"))
-    );
+    assert_eq!((check.protocol.as_str(), check.port.as_str(), check.path.as_deref()), ("HTTP", "9000", Some("/up")));
     assert!(group(&world, 9345).name.starts_with("additional-listener-"));
-    world.set_spec(&with(
-        "additionalListeners: [{port: 9345}], healthCheck: {intervalSeconds: 30}",
-    ));
+    world.set_spec(&with("additionalListeners: [{port: 9345}], healthCheck: {intervalSeconds: 30}"));
     world.rest();
-    assert_eq!(
-        (cross_zone(&world), preserved(&world)),
-        ("false".to_owned(), "false".to_owned())
-    );
+    assert_eq!((cross_zone(&world), preserved(&world)), ("false".to_owned(), "false".to_owned()));
     let checks = [6443, 9345].map(|port| group(&world, port).health_check);
     assert_eq!(checks.each_ref().map(|check| check.timing.interval_seconds), [30, 5]);
     assert_eq!((checks[1].protocol.as_str(), checks[1].path.as_deref()), ("TCP", None));
@@ -194,33 +143,18 @@ fn an_internal_load_balancer_is_in_private_subnets() {
     let found = balancer(&world, NAME);
     assert_eq!(found.scheme, LoadBalancerScheme::Internal);
     let subnets = world.account.subnets();
-    let is_private = |id: &String| {
-        subnets
-            .iter()
-            .any(|subnet| subnet.id == *id && !subnet.assigns_public_ip)
-    };
-    assert!(
-        found.subnets.len() == 3 && found.subnets.values().all(is_private),
-        "{found:?}"
-    );
+    let is_private = |id: &String| subnets.iter().any(|subnet| subnet.id == *id && !subnet.assigns_public_ip);
+    assert!(found.subnets.len() == 3 && found.subnets.values().all(is_private), "{found:?}");
 }
 
 #[test]
 fn subnets_and_security_groups_of_the_spec_are_used() {
     let mut world = World::built("region: eu-west-1, controlPlaneLoadBalancer: {loadBalancerType: disabled}");
     let vpc = world.account.vpcs()[0].id.clone();
-    let public: Vec<String> = world
-        .account
-        .subnets()
-        .into_iter()
-        .filter(|subnet| subnet.assigns_public_ip)
-        .map(|subnet| subnet.id)
-        .collect();
+    let public: Vec<String> =
+        world.account.subnets().into_iter().filter(|subnet| subnet.assigns_public_ip).map(|subnet| subnet.id).collect();
     let groups = ["one", "two"].map(|name| world.account.add_security_group(&vpc, name, Tags::new()));
-    world.set_spec(&with(&format!(
-        "name: api, subnets: [{}], additionalSecurityGroups: [{}]",
-        public[0], groups[0]
-    )));
+    world.set_spec(&with(&format!("name: api, subnets: [{}], additionalSecurityGroups: [{}]", public[0], groups[0])));
     world.rest();
     let found = balancer(&world, "api");
     assert_eq!(found.subnets.values().collect::<Vec<_>>(), [&public[0]]);
@@ -262,11 +196,7 @@ fn the_endpoint_waits_until_its_name_resolves_unless_the_spec_says_otherwise() {
         world.advance(Duration::from_secs(5));
     }
     assert_eq!(world.condition(READY), "False/WaitingForDNSName");
-    assert!(
-        world.message(READY).contains("dnsResolutionCheck"),
-        "{}",
-        world.message(READY)
-    );
+    assert!(world.message(READY).contains("dnsResolutionCheck"), "{}", world.message(READY));
     assert!(world.cluster().unwrap().spec.endpoint().is_none());
     assert!(!world.status().provisioned());
     world.account.set(|account| account.unresolved = false);
@@ -276,10 +206,7 @@ fn the_endpoint_waits_until_its_name_resolves_unless_the_spec_says_otherwise() {
     let mut unchecked = World::new(&with("dnsResolutionCheck: None"));
     unchecked.account.set(|account| account.unresolved = true);
     unchecked.rest();
-    assert!(
-        unchecked.status().provisioned(),
-        "controlPlaneLoadBalancer.dnsResolutionCheck"
-    );
+    assert!(unchecked.status().provisioned(), "controlPlaneLoadBalancer.dnsResolutionCheck");
 }
 
 #[test]
@@ -303,11 +230,7 @@ fn a_load_balancer_that_aws_cannot_make_is_named() {
     world.account.fail_load_balancers(1, "no free addresses");
     world.rest_for(Duration::from_mins(5));
     assert_eq!(world.condition(READY), "False/Failed");
-    assert!(
-        world.message(READY).contains("no free addresses"),
-        "{}",
-        world.message(READY)
-    );
+    assert!(world.message(READY).contains("no free addresses"), "{}", world.message(READY));
     assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
     observe_again(&mut world);
     assert!(world.status().provisioned(), "{}", world.message(READY));
@@ -315,17 +238,10 @@ fn a_load_balancer_that_aws_cannot_make_is_named() {
 
 #[test]
 fn a_refused_observation_is_no_absence() {
-    for action in [
-        "DescribeLoadBalancers",
-        "DescribeTargetGroups",
-        "DescribeListeners",
-        "DescribeTags",
-    ] {
+    for action in ["DescribeLoadBalancers", "DescribeTargetGroups", "DescribeListeners", "DescribeTags"] {
         let mut world = World::aged(NLB);
         let before = world.account.calls();
-        world
-            .account
-            .set(|account| account.refused_describes.extend([action.to_owned()]));
+        world.account.set(|account| account.refused_describes.extend([action.to_owned()]));
         for _ in 0..30 {
             world.pass();
             world.advance(Duration::from_secs(30));
@@ -333,29 +249,17 @@ fn a_refused_observation_is_no_absence() {
         assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
         assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{action}");
         assert_eq!(world.account.calls(), before, "{action}");
-        assert!(
-            world.status().network.unwrap().control_plane_targets.len() == 1,
-            "{action}"
-        );
+        assert!(world.status().network.unwrap().control_plane_targets.len() == 1, "{action}");
     }
     let with_refused = |action: &str| {
         let mut world = World::new(NLB);
-        world
-            .account
-            .set(|account| account.refused_describes.extend([action.to_owned()]));
+        world.account.set(|account| account.refused_describes.extend([action.to_owned()]));
         world.rest_for(Duration::from_mins(10));
         world
     };
-    assert!(
-        with_refused("DescribeLoadBalancerAttributes").status().provisioned(),
-        "optional"
-    );
+    assert!(with_refused("DescribeLoadBalancerAttributes").status().provisioned(), "optional");
     let world = with_refused("DescribeTargetGroupAttributes");
-    assert_eq!(
-        world.condition(READY),
-        "False/Unauthorized",
-        "what targets see of clients matters"
-    );
+    assert_eq!(world.condition(READY), "False/Unauthorized", "what targets see of clients matters");
 }
 
 #[test]
@@ -368,15 +272,9 @@ fn wrong_settings_are_named_before_anything_is_made() {
     for (spec, part) in [
         (with("healthCheckProtocol: SSL"), "healthCheckProtocol"),
         (with("additionalListeners: [{port: 6443}]"), "6443"),
-        (
-            with("healthCheck: {intervalSeconds: 5, timeoutSeconds: 5}"),
-            "timeoutSeconds",
-        ),
+        (with("healthCheck: {intervalSeconds: 5, timeoutSeconds: 5}"), "timeoutSeconds"),
         (with("targetGroupIPType: ipv6"), "targetGroupIPType"),
-        (
-            with("additionalListeners: [{port: 1, targetGroupIPType: ipv6}]"),
-            LISTENER_TYPES[0],
-        ),
+        (with("additionalListeners: [{port: 1, targetGroupIPType: ipv6}]"), LISTENER_TYPES[0]),
         (
             secondary(
                 "loadBalancerType: nlb, scheme: internal, name: x, additionalListeners: [{port: 1, targetGroupIPType: ipv6}]",
@@ -384,14 +282,8 @@ fn wrong_settings_are_named_before_anything_is_made() {
             LISTENER_TYPES[1],
         ),
         (secondary("loadBalancerType: nlb, scheme: internal"), "name"),
-        (
-            secondary("loadBalancerType: nlb, scheme: internet-facing, name: x"),
-            "scheme",
-        ),
-        (
-            secondary("loadBalancerType: nlb, scheme: internal, name: team-a-dev-apiserver"),
-            "have the name",
-        ),
+        (secondary("loadBalancerType: nlb, scheme: internet-facing, name: x"), "scheme"),
+        (secondary("loadBalancerType: nlb, scheme: internal, name: team-a-dev-apiserver"), "have the name"),
         (secondary("scheme: internal, name: x"), "nlb"),
         (
             with(
@@ -427,18 +319,8 @@ fn a_load_balancer_of_others_keeps_the_vpc_and_is_named() {
     let of_service = world.account.add_load_balancer("a1b2", &vpc, &[&subnet], tags);
     world.delete();
     world.rest_for(Duration::from_mins(20));
-    assert!(
-        world.message(ConditionType::VpcReady).contains(&of_service),
-        "{}",
-        world.message(ConditionType::VpcReady)
-    );
-    assert!(
-        world
-            .account
-            .load_balancers()
-            .iter()
-            .any(|balancer| balancer.arn == of_service)
-    );
+    assert!(world.message(ConditionType::VpcReady).contains(&of_service), "{}", world.message(ConditionType::VpcReady));
+    assert!(world.account.load_balancers().iter().any(|balancer| balancer.arn == of_service));
     assert!(world.account.remove_load_balancer(&of_service));
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
@@ -448,16 +330,10 @@ fn a_load_balancer_of_others_keeps_the_vpc_and_is_named() {
 fn a_deletion_waits_for_an_observation_at_target_groups() {
     let mut world = World::aged(NLB);
     assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
-    world
-        .account
-        .set(|account| account.refused_describes.extend(["DescribeTargetGroups".to_owned()]));
+    world.account.set(|account| account.refused_describes.extend(["DescribeTargetGroups".to_owned()]));
     world.delete();
     world.rest_for(Duration::from_mins(15));
-    assert_eq!(
-        world.account.vpcs().len(),
-        1,
-        "the VPC stays until the observation succeeds"
-    );
+    assert_eq!(world.account.vpcs().len(), 1, "the VPC stays until the observation succeeds");
     world.account.set(|account| account.refused_describes.clear());
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
@@ -475,9 +351,7 @@ fn a_half_set_endpoint_is_the_users_to_complete() {
 #[test]
 fn a_host_of_the_user_is_no_lost_load_balancer() {
     let spec = with("name: prod");
-    let world = World::built(&format!(
-        "{spec}, controlPlaneEndpoint: {{host: prod-api.example.com, port: 6443}}"
-    ));
+    let world = World::built(&format!("{spec}, controlPlaneEndpoint: {{host: prod-api.example.com, port: 6443}}"));
     assert!(world.status().provisioned());
     assert_eq!(world.account.load_balancers().len(), 1);
 }

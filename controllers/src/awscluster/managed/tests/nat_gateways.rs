@@ -41,9 +41,7 @@ fn each_zone_with_private_subnets_has_one_gateway() {
     let spec = format!("region: eu-west-1, network: {{subnets: [{}]}}", subnets.join(", "));
     let world = World::built(&spec);
     let gateways = live(&world);
-    let [gateway] = &gateways[..] else {
-        panic!("one gateway: {gateways:?}")
-    };
+    let [gateway] = &gateways[..] else { panic!("one gateway: {gateways:?}") };
     let names = world.account.subnets().into_iter();
     let subnet = names.into_iter().find(|subnet| subnet.id == gateway.subnet_id);
     assert_eq!(subnet.unwrap().tags["Name"], "front-a");
@@ -80,9 +78,7 @@ fn a_private_subnet_without_a_public_one_in_its_zone_is_refused() {
 #[test]
 fn a_failed_gateway_is_replaced_later_and_later_and_keeps_its_address() {
     let mut world = World::new(ONE_ZONE);
-    world
-        .account
-        .fail_nat_gateways(3, "InternalError", "Network interface could not be created");
+    world.account.fail_nat_gateways(3, "InternalError", "Network interface could not be created");
     let mut told = String::new();
     world.rest_watched(|world, _| {
         if world.condition(ConditionType::NatGatewaysReady) == "False/Failed" {
@@ -112,10 +108,7 @@ fn a_failed_gateway_is_replaced_later_and_later_and_keeps_its_address() {
 fn a_gateway_deleted_by_hand_is_replaced_with_the_same_address() {
     let mut world = World::aged(ONE_ZONE);
     let before = world.account.contents();
-    let (gateway, address) = (
-        live(&world)[0].id.clone(),
-        world.account.addresses()[0].allocation_id.clone(),
-    );
+    let (gateway, address) = (live(&world)[0].id.clone(), world.account.addresses()[0].allocation_id.clone());
     assert!(world.account.remove_nat_gateway(&gateway));
     world.pass();
     assert_eq!(world.condition(ConditionType::NatGatewaysReady), "False/Creating");
@@ -128,9 +121,7 @@ fn a_gateway_deleted_by_hand_is_replaced_with_the_same_address() {
 fn a_repeated_call_has_the_same_token_and_makes_one_gateway() {
     let undisturbed = World::built(ONE_ZONE).account.journal();
     let mut calls = undisturbed.iter();
-    let call = calls
-        .position(|entry| entry.call.action() == "CreateNatGateway")
-        .unwrap();
+    let call = calls.position(|entry| entry.call.action() == "CreateNatGateway").unwrap();
     let mut world = World::new(ONE_ZONE);
     world.account.fail(call, Fault::AnswerLost);
     world.rest_watched(|world, _| {
@@ -160,10 +151,7 @@ fn a_quota_of_addresses_stops_its_zone_alone_and_is_named() {
     assert_eq!(live(&world).len(), 1);
     assert_eq!(world.condition(ConditionType::NatGatewaysReady), "False/QuotaExceeded");
     let message = world.message(ConditionType::NatGatewaysReady);
-    assert!(
-        message.contains("L-0263D0A3") && message.contains("eu-west-1b"),
-        "{message}"
-    );
+    assert!(message.contains("L-0263D0A3") && message.contains("eu-west-1b"), "{message}");
     world.account.set(|account| account.address_quota = 5);
     world.rest();
     assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
@@ -183,10 +171,7 @@ fn an_address_that_something_else_uses_is_waited_for() {
         world.advance(Duration::from_secs(30));
     }
     let message = world.message(ConditionType::NatGatewaysReady);
-    assert!(
-        message.contains(&address) && message.contains("eipassoc-foreign"),
-        "{message}"
-    );
+    assert!(message.contains(&address) && message.contains("eipassoc-foreign"), "{message}");
     assert_eq!(world.account.calls(), calls);
     assert!(world.account.set_association(&address, None));
     world.rest();
@@ -196,9 +181,7 @@ fn an_address_that_something_else_uses_is_waited_for() {
 #[test]
 fn addresses_that_aws_does_not_show_hold_up_no_cluster_that_has_them() {
     let mut world = World::aged(ONE_ZONE);
-    world
-        .account
-        .set(|account| account.refused_describes = ["DescribeAddresses".to_owned()].into());
+    world.account.set(|account| account.refused_describes = ["DescribeAddresses".to_owned()].into());
     world.pass();
     assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
     world.delete();
@@ -207,11 +190,7 @@ fn addresses_that_aws_does_not_show_hold_up_no_cluster_that_has_them() {
         world.advance(Duration::from_secs(30));
     }
     assert!(world.cluster().is_some(), "an address may be left");
-    assert!(
-        world
-            .message(ConditionType::NatGatewaysReady)
-            .contains("DescribeAddresses")
-    );
+    assert!(world.message(ConditionType::NatGatewaysReady).contains("DescribeAddresses"));
     world.account.set(|account| account.refused_describes.clear());
     world.rest();
     assert!(world.account.is_empty() && world.cluster().is_none());
@@ -223,22 +202,14 @@ fn the_addresses_of_machines_are_not_taken() {
     let owned = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
     let tags = Tags::from([
         (owned.to_owned(), "owned".to_owned()),
-        (
-            "sigs.k8s.io/cluster-api-provider-aws/role".to_owned(),
-            "node".to_owned(),
-        ),
+        ("sigs.k8s.io/cluster-api-provider-aws/role".to_owned(), "node".to_owned()),
     ]);
     let of_machine = world.account.add_address(tags);
     world.rest();
     assert_eq!(world.account.addresses().len(), 2);
     world.delete();
     world.rest();
-    let left: Vec<String> = world
-        .account
-        .addresses()
-        .into_iter()
-        .map(|address| address.allocation_id)
-        .collect();
+    let left: Vec<String> = world.account.addresses().into_iter().map(|address| address.allocation_id).collect();
     assert_eq!(left, [of_machine]);
 }
 
@@ -279,18 +250,10 @@ fn a_gateway_stays_in_its_subnet_when_the_list_changes_and_the_status_is_lost() 
         format!("{{id: {id}, cidrBlock: 10.0.{part}.0/24, availabilityZone: eu-west-1a{more}}}")
     };
     let public = ", isPublic: true";
-    let [one, two, back] = [
-        subnet("one", 0, public),
-        subnet("two", 1, public),
-        subnet("back", 2, ""),
-    ];
-    let mut world = World::aged(&format!(
-        "region: eu-west-1, network: {{subnets: [{one}, {two}, {back}]}}"
-    ));
+    let [one, two, back] = [subnet("one", 0, public), subnet("two", 1, public), subnet("back", 2, "")];
+    let mut world = World::aged(&format!("region: eu-west-1, network: {{subnets: [{one}, {two}, {back}]}}"));
     let before = world.account.contents();
-    world.set_spec(&format!(
-        "region: eu-west-1, network: {{subnets: [{two}, {one}, {back}]}}"
-    ));
+    world.set_spec(&format!("region: eu-west-1, network: {{subnets: [{two}, {one}, {back}]}}"));
     world.lose_status();
     world.rest();
     assert_eq!(world.account.contents(), before);
@@ -304,9 +267,7 @@ fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
              isPublic: true}}{back}]}}"
         )
     };
-    let mut world = World::aged(&spec(
-        ", {id: back, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1a}",
-    ));
+    let mut world = World::aged(&spec(", {id: back, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1a}"));
     let before = world.account.contents();
     world.set_spec(&spec(""));
     world.rest();
@@ -321,9 +282,7 @@ fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
 fn a_lost_status_ends_no_deletion_while_aws_shows_no_addresses() {
     let mut world = World::aged(ONE_ZONE);
     world.lose_status();
-    world
-        .account
-        .set(|account| account.refused_describes = ["DescribeAddresses".to_owned()].into());
+    world.account.set(|account| account.refused_describes = ["DescribeAddresses".to_owned()].into());
     world.delete();
     world.rest_for(Duration::from_mins(30));
     assert!(world.cluster().is_some(), "an address may be left");

@@ -29,10 +29,7 @@ fn ready(preview: &Preview) -> Vec<&'static str> {
         What::Create(call) | What::Delete(call) | What::Change { call, .. } => Some(call),
         What::Wait { .. } | What::Problem { .. } => None,
     });
-    let mut ready: Vec<_> = calls
-        .filter(|call| call.waits_for.is_none())
-        .map(|call| call.action)
-        .collect();
+    let mut ready: Vec<_> = calls.filter(|call| call.waits_for.is_none()).map(|call| call.action).collect();
     ready.sort_unstable();
     ready
 }
@@ -46,18 +43,11 @@ fn rest_as_shown(world: &mut World) {
         let preview = preview(world);
         let before = world.account.calls();
         let next = world.pass();
-        let mut made: Vec<&str> = world.account.journal()[before..]
-            .iter()
-            .map(|entry| entry.call.action())
-            .collect();
+        let mut made: Vec<&str> = world.account.journal()[before..].iter().map(|entry| entry.call.action()).collect();
         made.sort_unstable();
         assert_eq!(made, ready(&preview), "{preview}");
         if next == Some(Next::AwaitChange) {
-            assert_eq!(
-                (preview.has_changes(), preview.has_problems()),
-                (false, false),
-                "{preview}"
-            );
+            assert_eq!((preview.has_changes(), preview.has_problems()), (false, false), "{preview}");
             return;
         }
         world.advance(Duration::from_secs(15));
@@ -93,11 +83,7 @@ fn a_preview_of_a_new_cluster_shows_all_resources_in_words() {
 fn a_preview_can_be_repeated_from_its_facts() {
     let mut world = World::aged(SPEC);
     let table = world.account.route_tables().into_iter().find(|table| !table.is_main);
-    assert!(
-        world
-            .account
-            .set_route(&table.expect("a route table").id, ANYWHERE, None)
-    );
+    assert!(world.account.set_route(&table.expect("a route table").id, ANYWHERE, None));
     let (seen, facts) = world.preview().expect("a preview");
     let text = serde_json::to_string(&facts).expect("JSON");
     let facts: PlanFacts = serde_json::from_str(&text).expect("facts");
@@ -112,20 +98,14 @@ fn a_preview_can_be_repeated_from_its_facts() {
     assert!(seen.sections.is_empty(), "{seen}");
     without_status.set_spec(&SPEC.replace("nlb", "nlb, name: other"));
     let error = without_status.preview_with(&facts).expect_err("other names");
-    assert!(
-        error.contains("the facts tell nothing of a load balancer other"),
-        "{error}"
-    );
+    assert!(error.contains("the facts tell nothing of a load balancer other"), "{error}");
 }
 
 #[test]
 fn a_preview_shows_what_differs_and_what_needs_a_person() {
     let mut world = World::aged(SPEC);
     let subnets = world.account.subnets();
-    let subnet = subnets
-        .iter()
-        .find(|subnet| subnet.assigns_public_ip)
-        .expect("a public subnet");
+    let subnet = subnets.iter().find(|subnet| subnet.assigns_public_ip).expect("a public subnet");
     let off = Attribute::MapPublicIpOnLaunch(false);
     assert!(world.account.set_subnet_attribute(&subnet.id, off));
     let text = preview(&world).to_string();
@@ -139,15 +119,8 @@ fn a_preview_shows_what_differs_and_what_needs_a_person() {
     );
     world.set_spec(&SPEC.replace("vpc: {", "vpc: {cidrBlock: 10.2.0.0/16, "));
     let refused = preview(&world);
-    assert_eq!(
-        (refused.has_changes(), refused.has_problems()),
-        (false, true),
-        "{refused}"
-    );
-    assert!(
-        refused.to_string().contains("\n  ! VPC dev-vpc: InvalidSpec: "),
-        "{refused}"
-    );
+    assert_eq!((refused.has_changes(), refused.has_problems()), (false, true), "{refused}");
+    assert!(refused.to_string().contains("\n  ! VPC dev-vpc: InvalidSpec: "), "{refused}");
     world.set_spec("region: eu-west-1, network: {vpc: {ipv6: {}}}");
     let error = world.preview().expect_err("nothing is offered");
     assert!(error.contains("does not offer network.vpc.ipv6"), "{error}");
@@ -157,11 +130,7 @@ fn a_preview_shows_what_differs_and_what_needs_a_person() {
 fn a_wrong_spec_of_a_new_cluster_is_no_change() {
     let world = World::new(&format!("{SPEC}, additionalTags: {{'aws:x': a}}"));
     let preview = preview(&world);
-    assert_eq!(
-        (preview.has_changes(), preview.has_problems()),
-        (false, true),
-        "{preview}"
-    );
+    assert_eq!((preview.has_changes(), preview.has_problems()), (false, true), "{preview}");
     assert!(preview.to_string().contains(" (held up by "), "{preview}");
 }
 
@@ -173,12 +142,7 @@ fn what_aws_does_not_show_is_a_problem_of_a_preview() {
         cluster.status = None;
         cluster.metadata.finalizers = None;
     });
-    for action in [
-        "DescribeVpcs",
-        "DescribeRouteTables",
-        "DescribeAddresses",
-        "DescribeLoadBalancerAttributes",
-    ] {
+    for action in ["DescribeVpcs", "DescribeRouteTables", "DescribeAddresses", "DescribeLoadBalancerAttributes"] {
         for world in [&world, &without_status] {
             let refused = [action.to_owned()];
             world.account.set(|account| account.refused_describes = refused.into());
@@ -200,17 +164,10 @@ fn a_preview_for_programs_has_calls_with_ids_and_tags() {
     let section = sections.find(|section| section["condition"] == "LoadBalancerReady");
     let entries = &section.expect("a section")["entries"];
     let group = &entries[0];
-    assert_eq!(
-        (&group["kind"], &group["action"]),
-        (&json!("create"), &json!("CreateTargetGroup")),
-        "{seen}"
-    );
+    assert_eq!((&group["kind"], &group["action"]), (&json!("create"), &json!("CreateTargetGroup")), "{seen}");
     let vpc = &world.account.vpcs()[0].id;
     assert_eq!(group["parameters"]["vpc"], json!(vpc), "{seen}");
-    assert_eq!(
-        group["parameters"]["tags"]["sigs.k8s.io/cluster-api-provider-aws/cluster/dev"],
-        "owned"
-    );
+    assert_eq!(group["parameters"]["tags"]["sigs.k8s.io/cluster-api-provider-aws/cluster/dev"], "owned");
     assert!(group.get("waitsFor").is_none(), "{seen}");
     let listener = &entries[1];
     assert_eq!(listener["action"], "CreateListener", "{seen}");
@@ -225,10 +182,7 @@ fn a_paused_cluster_has_a_note_in_its_preview() {
         annotations.insert(meta::PAUSED_ANNOTATION.to_owned(), String::new());
     });
     let text = preview(&world).to_string();
-    assert!(
-        text.contains("\nNote: AWSCluster has the cluster.x-k8s.io/paused annotation: "),
-        "{text}"
-    );
+    assert!(text.contains("\nNote: AWSCluster has the cluster.x-k8s.io/paused annotation: "), "{text}");
 }
 
 fn set_plan_only(world: &World, is_set: bool) {
@@ -288,18 +242,12 @@ fn what_stays_away_is_missing_for_a_cluster_that_only_plans() {
             world.lose_status();
         }
         let tables = world.account.route_tables().into_iter();
-        let table = tables
-            .clone()
-            .find(|table| !table.associations.is_empty() && !table.is_main);
+        let table = tables.clone().find(|table| !table.associations.is_empty() && !table.is_main);
         let table = table.expect("a route table").id;
         assert!(world.account.remove_route_table(&table));
         world.pass();
         let plan = |world: &World| world.status().plan.expect("a plan");
-        assert!(
-            plan(&world).contains("AWS does not show the route table"),
-            "{}",
-            plan(&world)
-        );
+        assert!(plan(&world).contains("AWS does not show the route table"), "{}", plan(&world));
         world.rest_for(Duration::from_mins(20));
         assert!(plan(&world).contains("+ route table of subnet"), "{}", plan(&world));
         assert!(preview(&world).has_changes());

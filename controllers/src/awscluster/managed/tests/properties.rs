@@ -39,10 +39,7 @@ fn tags(text: &str) -> Tags {
     match text {
         "" => Tags::new(),
         "Name" => Tags::from([("Name".to_owned(), "dev-vpc".to_owned())]),
-        key => Tags::from([(
-            format!("sigs.k8s.io/cluster-api-provider-aws/{key}"),
-            "owned".to_owned(),
-        )]),
+        key => Tags::from([(format!("sigs.k8s.io/cluster-api-provider-aws/{key}"), "owned".to_owned())]),
     }
 }
 
@@ -66,14 +63,10 @@ fn add(world: &World, foreign: &[Foreign]) {
             }
             Foreign::GroupOfVpc(index, text) if !vpcs.is_empty() => {
                 let name = format!("dev-node{index}");
-                world
-                    .account
-                    .add_security_group(&vpcs[index % vpcs.len()], &name, tags(text));
+                world.account.add_security_group(&vpcs[index % vpcs.len()], &name, tags(text));
             }
             Foreign::NatGatewayOfSubnet(index, text) if !subnets.is_empty() => {
-                world
-                    .account
-                    .add_nat_gateway(&subnets[index % subnets.len()], tags(text));
+                world.account.add_nat_gateway(&subnets[index % subnets.len()], tags(text));
             }
             Foreign::GatewayOfVpc(index) if !vpcs.is_empty() => {
                 let vpc = &vpcs[index % vpcs.len()];

@@ -30,15 +30,10 @@ fn public_subnets_leave_by_the_internet_gateway_and_private_ones_by_their_nat_ga
     let [public, private] = ["public", "private"].map(|class| table(&world, &format!("dev-rt-{class}-eu-west-1a")));
     let gateway = &world.account.internet_gateways()[0].id;
     let nat = &world.account.nat_gateways()[0].id;
-    assert_eq!(
-        (target(&public), target(&private)),
-        (Some(gateway.as_str()), Some(nat.as_str()))
-    );
+    assert_eq!((target(&public), target(&private)), (Some(gateway.as_str()), Some(nat.as_str())));
     for (table, class) in [(public, "public"), (private, "private")] {
         assert_eq!(table.tags["kubernetes.io/cluster/dev"], "owned");
-        let [association] = &table.associations[..] else {
-            panic!("one subnet: {table:?}")
-        };
+        let [association] = &table.associations[..] else { panic!("one subnet: {table:?}") };
         let mut subnets = world.account.subnets().into_iter();
         let subnet = subnets.find(|subnet| subnet.id == association.subnet_id).unwrap();
         assert_eq!(subnet.tags["Name"], format!("dev-subnet-{class}-eu-west-1a"));
@@ -113,9 +108,7 @@ fn a_foreign_table_of_a_subnet_is_named_and_left() {
     let mut world = World::aged(ONE_ZONE);
     let vpc = world.account.vpcs()[0].id.clone();
     let foreign = world.account.add_route_table(&vpc, Tags::new());
-    let subnet = table(&world, "dev-rt-public-eu-west-1a").associations[0]
-        .subnet_id
-        .clone();
+    let subnet = table(&world, "dev-rt-public-eu-west-1a").associations[0].subnet_id.clone();
     assert!(world.account.set_association_of_subnet(&subnet, Some(&foreign)));
     world.pass();
     assert_eq!(world.condition(ConditionType::RouteTablesReady), "False/Conflict");
@@ -136,9 +129,7 @@ fn a_foreign_table_of_a_subnet_is_named_and_left() {
 fn a_table_that_a_foreign_subnet_uses_is_not_taken_from_it() {
     let mut world = World::aged(ONE_ZONE);
     let vpc = world.account.vpcs()[0].id.clone();
-    let foreign = world
-        .account
-        .add_subnet(&vpc, "10.0.250.0/24", "eu-west-1a", Tags::new());
+    let foreign = world.account.add_subnet(&vpc, "10.0.250.0/24", "eu-west-1a", Tags::new());
     let public = table(&world, "dev-rt-public-eu-west-1a").id;
     assert!(world.account.set_association_of_subnet(&foreign, Some(&public)));
     world.delete();
@@ -146,10 +137,7 @@ fn a_table_that_a_foreign_subnet_uses_is_not_taken_from_it() {
         world.pass();
         world.advance(Duration::from_secs(30));
     }
-    assert_eq!(
-        world.condition(ConditionType::RouteTablesReady),
-        "False/DeletionBlocked"
-    );
+    assert_eq!(world.condition(ConditionType::RouteTablesReady), "False/DeletionBlocked");
     assert!(world.message(ConditionType::RouteTablesReady).contains(&foreign));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_subnet(&foreign));
@@ -168,20 +156,13 @@ fn a_refused_change_of_a_subnet_moves_no_route_and_makes_no_gateway() {
     };
     let mut world = World::aged(&spec("availabilityZone: eu-west-1a"));
     let calls = world.account.calls();
-    for changed in [
-        "availabilityZone: eu-west-1b",
-        "availabilityZone: eu-west-1a, isPublic: true",
-    ] {
+    for changed in ["availabilityZone: eu-west-1b", "availabilityZone: eu-west-1a, isPublic: true"] {
         world.set_spec(&spec(changed));
         for _ in 0..5 {
             world.pass();
             world.advance(Duration::from_secs(30));
         }
-        assert_eq!(
-            world.condition(ConditionType::SubnetsReady),
-            "False/InvalidSpec",
-            "{changed}"
-        );
+        assert_eq!(world.condition(ConditionType::SubnetsReady), "False/InvalidSpec", "{changed}");
         assert_eq!(world.account.calls(), calls, "{changed}");
     }
 }

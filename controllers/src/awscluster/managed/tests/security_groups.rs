@@ -123,10 +123,7 @@ fn a_changed_description_is_no_drift() {
     let node = group(&world, "dev-node");
     let first = node.ingress[0].clone();
     assert!(world.account.remove_rule(&node.id, &first));
-    let renamed = Rule {
-        description: "renamed".to_owned(),
-        ..first
-    };
+    let renamed = Rule { description: "renamed".to_owned(), ..first };
     assert!(world.account.add_rule(&node.id, renamed));
     let calls = world.account.calls();
     world.rest();
@@ -139,26 +136,14 @@ fn rules_of_the_cloud_controller_in_its_group_stay() {
                 {availabilityZoneUsageLimit: 1}}";
     let mut world = World::aged(spec);
     let lb = group(&world, "dev-lb");
-    assert!(
-        world
-            .account
-            .add_rule(&lb.id, rule(31_000, "0.0.0.0/0", "kubernetes.io/rule/nlb/client"))
-    );
+    assert!(world.account.add_rule(&lb.id, rule(31_000, "0.0.0.0/0", "kubernetes.io/rule/nlb/client")));
     let before = world.account.contents();
     world.rest();
     assert_eq!(world.account.contents(), before);
-    let own = rule(
-        9_345,
-        "10.0.0.0/16",
-        "Allow NLB traffic to the control plane instances.",
-    );
+    let own = rule(9_345, "10.0.0.0/16", "Allow NLB traffic to the control plane instances.");
     assert!(world.account.add_rule(&lb.id, own));
     world.rest();
-    assert_eq!(
-        world.account.contents(),
-        before,
-        "the spec does not name the port any more"
-    );
+    assert_eq!(world.account.contents(), before, "the spec does not name the port any more");
 }
 
 #[test]
@@ -201,10 +186,7 @@ fn a_foreign_group_that_names_one_of_ours_blocks_the_deletion() {
     let vpc = world.account.vpcs()[0].id.clone();
     let foreign = world.account.add_security_group(&vpc, "mine", Tags::new());
     let node = group(&world, "dev-node").id;
-    let from_node = Rule {
-        source: Source::Group(node),
-        ..rule(80, "", "")
-    };
+    let from_node = Rule { source: Source::Group(node), ..rule(80, "", "") };
     assert!(world.account.add_rule(&foreign, from_node));
     world.delete();
     for _ in 0..40 {
@@ -237,9 +219,7 @@ fn rules_that_are_there_already_are_observed_again() {
     let mut calls = journal.iter();
     let call = calls.position(|entry| entry.call.action() == "AuthorizeSecurityGroupIngress");
     let mut world = World::new(ONE_ZONE);
-    world
-        .account
-        .fail(call.unwrap(), Fault::Refused("InvalidPermission.Duplicate"));
+    world.account.fail(call.unwrap(), Fault::Refused("InvalidPermission.Duplicate"));
     world.rest_watched(|world, _| assert_ne!(world.condition(READY), "False/InvalidSpec"));
     assert_eq!(world.account.contents(), undisturbed.account.contents());
 }
@@ -302,18 +282,13 @@ fn a_group_made_again_by_hand_takes_the_place_of_the_old_one() {
     let before = world.account.contents();
     let node = group(&world, "dev-node");
     assert!(world.account.remove_security_group(&node.id));
-    let again = world
-        .account
-        .add_security_group(&node.vpc_id, "dev-node", node.tags.clone());
+    let again = world.account.add_security_group(&node.vpc_id, "dev-node", node.tags.clone());
     world.rest();
     world.advance(Duration::from_secs(60));
     world.rest();
     assert_eq!(world.condition(READY), "True/Ready");
     assert_eq!(group(&world, "dev-node").id, again);
-    assert_eq!(
-        world.account.contents().vpcs[0].security_groups.len(),
-        before.vpcs[0].security_groups.len()
-    );
+    assert_eq!(world.account.contents().vpcs[0].security_groups.len(), before.vpcs[0].security_groups.len());
 }
 
 #[test]

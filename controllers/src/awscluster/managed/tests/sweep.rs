@@ -47,12 +47,7 @@ const FAULTS: [Fault; 7] = [
 ];
 
 /// The faults after which the outcome of the call is unknown.
-const UNKNOWN_OUTCOMES: [Fault; 4] = [
-    Fault::CrashBefore,
-    Fault::CrashAfter,
-    Fault::CrashInFlight,
-    Fault::AnswerLost,
-];
+const UNKNOWN_OUTCOMES: [Fault; 4] = [Fault::CrashBefore, Fault::CrashAfter, Fault::CrashInFlight, Fault::AnswerLost];
 
 /// How long AWS hides new resources.
 const HIDDEN: [Duration; 2] = [Duration::ZERO, Duration::from_secs(20)];
@@ -61,21 +56,15 @@ const HIDDEN: [Duration; 2] = [Duration::ZERO, Duration::from_secs(20)];
 /// call, it is as if it were lost between two calls.
 fn troubles() -> impl Iterator<Item = Trouble> {
     let all = FAULTS.into_iter().flat_map(|fault| {
-        HIDDEN.into_iter().flat_map(move |hidden| {
-            [false, true].map(|loses_status| Trouble {
-                fault,
-                hidden,
-                loses_status,
-            })
-        })
+        HIDDEN
+            .into_iter()
+            .flat_map(move |hidden| [false, true].map(|loses_status| Trouble { fault, hidden, loses_status }))
     });
     all.filter(|trouble| !trouble.loses_status || UNKNOWN_OUTCOMES.contains(&trouble.fault))
 }
 
 fn hide(world: &World, hidden: Duration) {
-    world
-        .account
-        .set(|account| (account.hidden, account.hidden_tags) = (hidden, hidden * 2));
+    world.account.set(|account| (account.hidden, account.hidden_tags) = (hidden, hidden * 2));
 }
 
 /// A cluster before each pass of a run without faults, for each of [`HIDDEN`]. Runs that differ from one call on begin
@@ -113,22 +102,15 @@ fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
         world.account.fail(*call, trouble.fault);
         hide(world, trouble.hidden);
     }
-    let losses: Vec<usize> = troubles
-        .iter()
-        .filter(|(_, trouble)| trouble.loses_status)
-        .map(|(call, _)| *call)
-        .collect();
+    let losses: Vec<usize> =
+        troubles.iter().filter(|(_, trouble)| trouble.loses_status).map(|(call, _)| *call).collect();
     let mut lost = 0;
     world.rest_watched(|world, _| {
         if losses.get(lost).is_some_and(|call| world.account.calls() > *call) && world.cluster().is_some() {
             lost += 1;
             world.lose_status();
         }
-        assert!(
-            world.account.vpcs().len() <= 1,
-            "{troubles:?}: a second VPC: {:?}",
-            world.account.journal()
-        );
+        assert!(world.account.vpcs().len() <= 1, "{troubles:?}: a second VPC: {:?}", world.account.journal());
         for (what, count, most) in [
             ("internet gateway", world.account.internet_gateways().len(), 1),
             ("address", world.account.addresses().len(), ZONES),
@@ -139,11 +121,7 @@ fn rest_with(world: &mut World, troubles: &[(usize, Trouble)]) {
             ("target group", world.account.target_groups().len(), 2),
             ("listener", world.account.listeners().len(), 2),
         ] {
-            assert!(
-                count <= most,
-                "{troubles:?}: one {what} too many: {:?}",
-                world.account.journal()
-            );
+            assert!(count <= most, "{troubles:?}: one {what} too many: {:?}", world.account.journal());
         }
     });
 }
@@ -157,19 +135,13 @@ fn undisturbed(spec: &str) -> (Contents, usize) {
 /// The keys of the tags that the provider has set, by the name of the resource.
 fn recorded_tag_keys(world: &World) -> Vec<(String, String, Vec<String>)> {
     let resources = world.status().resources.into_iter();
-    resources
-        .map(|resource| (resource.resource_type, resource.name, resource.tag_keys))
-        .collect()
+    resources.map(|resource| (resource.resource_type, resource.name, resource.tag_keys)).collect()
 }
 
 fn assert_deleted(world: &mut World, what: &dyn std::fmt::Debug) {
     world.delete();
     world.rest();
-    assert!(
-        world.account.is_empty(),
-        "{what:?} leaves {:?}",
-        world.account.contents()
-    );
+    assert!(world.account.is_empty(), "{what:?} leaves {:?}", world.account.contents());
     assert!(world.cluster().is_none(), "{what:?}");
 }
 
@@ -222,12 +194,7 @@ fn a_fault_at_any_call_about_both_load_balancers_changes_nothing() {
 fn a_fault_at_any_call_about_addresses_of_a_pool_changes_nothing() {
     let start = World::new(POOL);
     start.account.add_pool("ipv4pool-ec2-1", 2);
-    let actions = [
-        "AllocateAddress",
-        "CreateLoadBalancer",
-        "DeleteLoadBalancer",
-        "ReleaseAddress",
-    ];
+    let actions = ["AllocateAddress", "CreateLoadBalancer", "DeleteLoadBalancer", "ReleaseAddress"];
     sweep(&start, |call| actions.contains(&call.action()));
 }
 
@@ -260,30 +227,18 @@ fn resources_of_one_name_are_not_mixed_up_by_a_fault() {
         format!("{{id: {id}, cidrBlock: 10.0.{part}.0/24, availabilityZone: eu-west-1a{more}}}")
     };
     let public = ", isPublic: true";
-    let subnets = [
-        subnet("one", 0, public),
-        subnet("two", 1, public),
-        subnet("three", 2, ""),
-    ]
-    .join(", ");
+    let subnets = [subnet("one", 0, public), subnet("two", 1, public), subnet("three", 2, "")].join(", ");
     let balancer = "controlPlaneLoadBalancer: {loadBalancerType: disabled}";
     let spec = format!("region: eu-west-1, {balancer}, network: {{subnets: [{subnets}]}}");
     let (expected, calls) = undisturbed(&spec);
     let creation = Checkpoints::of(&World::new(&spec));
     let [_, hidden] = HIDDEN;
-    let unknown = UNKNOWN_OUTCOMES.map(|fault| Trouble {
-        fault,
-        hidden,
-        loses_status: false,
-    });
+    let unknown = UNKNOWN_OUTCOMES.map(|fault| Trouble { fault, hidden, loses_status: false });
     for call in 0..calls {
         for first in &unknown {
             for second in [Fault::NoEffect, Fault::AnswerLost] {
                 let mut world = creation.before(call, hidden);
-                let second = Trouble {
-                    fault: second,
-                    ..*first
-                };
+                let second = Trouble { fault: second, ..*first };
                 let troubles = [(call, *first), (call + 1, second)];
                 rest_with(&mut world, &troubles);
                 assert_eq!(world.account.contents(), expected, "{troubles:?}");
@@ -304,11 +259,7 @@ fn a_fault_at_any_call_of_deletion_leaves_nothing() {
         for trouble in troubles() {
             let mut world = deletion.before(call, trouble.hidden);
             rest_with(&mut world, &[(call, trouble)]);
-            assert!(
-                world.account.is_empty(),
-                "call {call}, {trouble:?}: {:?}",
-                world.account.contents()
-            );
+            assert!(world.account.is_empty(), "call {call}, {trouble:?}: {:?}", world.account.contents());
             assert!(world.cluster().is_none(), "call {call}, {trouble:?}");
         }
     }
@@ -342,19 +293,11 @@ mod long_stories {
         let (expected, calls) = undisturbed(SMALL);
         let creation = Checkpoints::of(&World::new(SMALL));
         let [_, hidden] = HIDDEN;
-        let trouble = |fault| Trouble {
-            fault,
-            hidden,
-            loses_status: false,
-        };
+        let trouble = |fault| Trouble { fault, hidden, loses_status: false };
         for first in 0..calls {
             for second in first + 1..(first + 3).min(calls + 1) {
                 for one in UNKNOWN_OUTCOMES {
-                    for other in [
-                        Fault::CrashInFlight,
-                        Fault::AnswerLost,
-                        Fault::Refused("UnauthorizedOperation"),
-                    ] {
+                    for other in [Fault::CrashInFlight, Fault::AnswerLost, Fault::Refused("UnauthorizedOperation")] {
                         let mut world = creation.before(first, hidden);
                         let troubles = [(first, trouble(one)), (second, trouble(other))];
                         rest_with(&mut world, &troubles);

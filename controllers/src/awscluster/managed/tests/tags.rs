@@ -100,11 +100,7 @@ fn tags_that_others_have_set_stay_and_those_of_the_provider_come_back() {
     // A key that another user set first belongs to the spec once the spec names it, and is removed with it.
     change(&mut world, &with_tags(NLB, "backup: weekly"));
     change(&mut world, &with_tags(NLB, ""));
-    assert!(
-        tags(&world)
-            .iter()
-            .all(|(_, tags)| !tags.contains_key("backup") && !tags.contains_key("team"))
-    );
+    assert!(tags(&world).iter().all(|(_, tags)| !tags.contains_key("backup") && !tags.contains_key("team")));
 }
 
 #[test]
@@ -146,11 +142,7 @@ fn a_cluster_is_provisioned_although_its_tags_are_refused() {
     world.set_spec(&with_tags(NLB, "team: b"));
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
-    assert!(
-        world
-            .message(ConditionType::VpcReady)
-            .starts_with("tags of VPC dev-vpc: ")
-    );
+    assert!(world.message(ConditionType::VpcReady).starts_with("tags of VPC dev-vpc: "));
 }
 
 #[test]
@@ -203,30 +195,13 @@ fn refused_tags_hold_nothing_else_up() {
     let mut world = World::aged(&with_tags(NLB, "team: a"));
     refuse_tags(&world);
     world.set_spec(&with_tags(NLB, "team: b"));
-    let table = world
-        .account
-        .route_tables()
-        .into_iter()
-        .find(|table| !table.is_main)
-        .unwrap();
+    let table = world.account.route_tables().into_iter().find(|table| !table.is_main).unwrap();
     assert!(world.account.set_route(&table.id, "0.0.0.0/0", None));
     world.rest_for(Duration::from_mins(15));
-    let table = world
-        .account
-        .route_tables()
-        .into_iter()
-        .find(|known| known.id == table.id)
-        .unwrap();
-    assert!(
-        table.routes.iter().any(|route| route.destination == "0.0.0.0/0"),
-        "{table:?}"
-    );
+    let table = world.account.route_tables().into_iter().find(|known| known.id == table.id).unwrap();
+    assert!(table.routes.iter().any(|route| route.destination == "0.0.0.0/0"), "{table:?}");
     assert_eq!(world.condition(ConditionType::VpcReady), "True/Ready");
-    assert!(
-        world
-            .message(ConditionType::VpcReady)
-            .starts_with("tags of VPC dev-vpc: ")
-    );
+    assert!(world.message(ConditionType::VpcReady).starts_with("tags of VPC dev-vpc: "));
     assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
     world.delete();
     world.rest();

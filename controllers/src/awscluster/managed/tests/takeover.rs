@@ -109,14 +109,8 @@ fn ids_of_parts_that_capa_has_recorded_are_not_read() {
     let public = subnets.iter().position(|subnet| subnet["isPublic"] == true).unwrap();
     for (field, pointer) in [
         ("network.vpc.internetGatewayId", "/vpc/internetGatewayId".to_owned()),
-        (
-            "network.subnets[].routeTableId",
-            format!("/subnets/{public}/routeTableId"),
-        ),
-        (
-            "network.subnets[].natGatewayId",
-            format!("/subnets/{public}/natGatewayId"),
-        ),
+        ("network.subnets[].routeTableId", format!("/subnets/{public}/routeTableId")),
+        ("network.subnets[].natGatewayId", format!("/subnets/{public}/natGatewayId")),
     ] {
         let recorded = network.pointer_mut(&pointer).unwrap();
         assert!(recorded.is_string(), "{field}: {recorded}");
@@ -191,9 +185,7 @@ fn tags_that_an_older_capa_has_recorded_of_subnets_are_no_mistake() {
     let mut network = recorded(&world);
     let shown = world.account.subnets();
     for subnet in network["subnets"].as_array_mut().unwrap() {
-        let tags = shown
-            .iter()
-            .find(|shown| shown.id == subnet["resourceID"].as_str().unwrap());
+        let tags = shown.iter().find(|shown| shown.id == subnet["resourceID"].as_str().unwrap());
         subnet["tags"] = json!(tags.unwrap().tags);
     }
     is_taken_over_without_a_call(&mut world, &network);
@@ -204,12 +196,7 @@ fn nothing_in_a_vpc_without_the_tag_is_changed_or_deleted() {
     let mut world = left_by_capa(NLB);
     let vpc = world.account.vpcs().remove(0);
     assert!(world.account.set_tags(&vpc.id, Tags::new()));
-    let table = world
-        .account
-        .route_tables()
-        .into_iter()
-        .find(|table| !table.is_main)
-        .unwrap();
+    let table = world.account.route_tables().into_iter().find(|table| !table.is_main).unwrap();
     assert!(world.account.set_route(&table.id, "0.0.0.0/0", Some("igw-of-somebody")));
     let (before, calls) = (world.account.contents(), world.account.calls());
     world.rest_for(Duration::from_mins(5));
@@ -237,10 +224,7 @@ fn subnets_of_the_user_are_not_deleted_whatever_is_recorded_of_them() {
         let resources = &mut cluster.status.as_mut().unwrap().resources;
         resources.retain(|resource| resource.resource_type == "Subnet");
     });
-    world.set_spec(&format!(
-        "{REGION}, network: {{vpc: {{id: {}}}, subnets: [{{id: {}}}]}}",
-        vpc.id, subnets[0].id
-    ));
+    world.set_spec(&format!("{REGION}, network: {{vpc: {{id: {}}}, subnets: [{{id: {}}}]}}", vpc.id, subnets[0].id));
     world.rest_for(Duration::from_mins(5));
     world.delete();
     world.rest_for(Duration::from_mins(15));

@@ -57,9 +57,7 @@ pub(super) struct World {
 impl Stored {
     fn change(&self, read: &AWSCluster, change: impl FnOnce(&mut AWSCluster)) -> Result<AWSCluster, KubernetesError> {
         let mut stored = self.cluster.lock();
-        let current = stored
-            .as_mut()
-            .filter(|current| current.resource_version() == read.resource_version());
+        let current = stored.as_mut().filter(|current| current.resource_version() == read.resource_version());
         let Some(current) = current else {
             return Err(KubernetesError {
                 attempted: "write the AWSCluster".to_owned(),
@@ -181,13 +179,7 @@ impl World {
             identity_namespace: "capa-rs-system".to_owned(),
             known_details: KnownDetails::default(),
         };
-        Self {
-            stored,
-            account,
-            context,
-            owner,
-            events: vec![],
-        }
+        Self { stored, account, context, owner, events: vec![] }
     }
 
     /// Another world with the cluster and the account of this one, after a restart of the provider.
@@ -281,9 +273,7 @@ impl World {
             && self.cluster().is_some()
             && outcome.object.status.as_ref() != Some(&status)
         {
-            let stored = self
-                .stored
-                .change(&outcome.object, |current| current.status = Some(status));
+            let stored = self.stored.change(&outcome.object, |current| current.status = Some(status));
             stored.ok()?;
         }
         Some(outcome.next)
@@ -318,10 +308,7 @@ impl World {
             }
         }
         let status = self.cluster().and_then(|cluster| cluster.status);
-        panic!(
-            "the cluster comes to no rest: {:?}\n{status:#?}",
-            self.account.journal()
-        );
+        panic!("the cluster comes to no rest: {:?}\n{status:#?}", self.account.journal());
     }
 
     pub(super) fn rest(&mut self) -> usize {
@@ -367,10 +354,7 @@ impl World {
     pub(super) fn condition(&self, condition: ConditionType) -> String {
         let status = self.status();
         let found = find(&status.conditions, condition);
-        found.map_or_else(
-            || "absent".to_owned(),
-            |found| format!("{}/{}", found.status, found.reason),
-        )
+        found.map_or_else(|| "absent".to_owned(), |found| format!("{}/{}", found.status, found.reason))
     }
 
     pub(super) fn message(&self, condition: ConditionType) -> String {

@@ -9,11 +9,7 @@ use crate::testing::{instance, read};
 
 use super::*;
 
-const DONE: Known = Known {
-    is_old_enough: true,
-    has_left: true,
-    is_submitted: false,
-};
+const DONE: Known = Known { is_old_enough: true, has_left: true, is_submitted: false };
 
 fn seen(state: InstanceState) -> Observation {
     Observation::Seen(Arc::new(instance("i-a", state, "dev", "team-a/m")))
@@ -21,30 +17,17 @@ fn seen(state: InstanceState) -> Observation {
 
 #[test]
 fn absence_is_no_proof_while_the_instance_is_young() {
-    let young = Known {
-        is_old_enough: false,
-        ..DONE
-    };
+    let young = Known { is_old_enough: false, ..DONE };
     assert_eq!(plan_deletion(&Observation::Absent, young), DeletionStep::AwaitAge);
     assert_eq!(plan_deletion(&Observation::Absent, DONE), DeletionStep::Release);
-    assert_eq!(
-        plan_deletion(&Observation::Unknown, DONE),
-        DeletionStep::AwaitObservation
-    );
+    assert_eq!(plan_deletion(&Observation::Unknown, DONE), DeletionStep::AwaitObservation);
 }
 
 #[test]
 fn targets_hold_up_termination_and_release_and_nothing_else() {
-    let registered = Known {
-        has_left: false,
-        ..DONE
-    };
+    let registered = Known { has_left: false, ..DONE };
     for state in [InstanceState::Running, InstanceState::Stopped, InstanceState::Pending] {
-        assert_eq!(
-            plan_deletion(&seen(state), registered),
-            DeletionStep::AwaitDrained,
-            "{state}"
-        );
+        assert_eq!(plan_deletion(&seen(state), registered), DeletionStep::AwaitDrained, "{state}");
         assert_eq!(plan_deletion(&seen(state), DONE), DeletionStep::Terminate, "{state}");
     }
     let terminated = seen(InstanceState::Terminated);
@@ -52,11 +35,7 @@ fn targets_hold_up_termination_and_release_and_nothing_else() {
         (&Observation::Absent, registered, DeletionStep::AwaitDrained),
         (&terminated, registered, DeletionStep::AwaitDrained),
         (&terminated, DONE, DeletionStep::Release),
-        (
-            &seen(InstanceState::ShuttingDown),
-            registered,
-            DeletionStep::AwaitTermination,
-        ),
+        (&seen(InstanceState::ShuttingDown), registered, DeletionStep::AwaitTermination),
         (&Observation::Unknown, registered, DeletionStep::AwaitObservation),
     ];
     for (observation, known, expected) in table {
@@ -66,11 +45,7 @@ fn targets_hold_up_termination_and_release_and_nothing_else() {
 
 #[test]
 fn a_submitted_termination_goes_on_and_the_release_waits_for_targets() {
-    let submitted = Known {
-        has_left: false,
-        is_submitted: true,
-        ..DONE
-    };
+    let submitted = Known { has_left: false, is_submitted: true, ..DONE };
     let running = seen(InstanceState::Running);
     assert_eq!(plan_deletion(&running, submitted), DeletionStep::Terminate);
     let terminated = seen(InstanceState::Terminated);
@@ -130,12 +105,7 @@ fn a_record_is_no_proof_of_what_a_deletion_has_begun_to_end() {
 fn a_record_that_something_contradicts_is_worth_nothing() {
     let ready = "conditions: [{type: InstanceReady, status: 'True', reason: Ready, message: '', \
                  lastTransitionTime: '2026-01-01T09:00:00Z'}]";
-    for status in [
-        "hasRun: true",
-        "instanceState: running",
-        "initialization: {provisioned: true}",
-        ready,
-    ] {
+    for status in ["hasRun: true", "instanceState: running", "initialization: {provisioned: true}", ready] {
         let machine = deleted("09:59:00", &format!(", {status}"));
         assert_eq!(
             never_launched_evidence(&machine, None, LONG_ENOUGH, LONG_ENOUGH),
@@ -146,18 +116,14 @@ fn a_record_that_something_contradicts_is_worth_nothing() {
     let mut annotated = deleted("09:59:00", "");
     let annotations = annotated.metadata.annotations.get_or_insert_default();
     annotations.insert(ADOPT_INSTANCE_ANNOTATION.to_owned(), "i-0000000a".to_owned());
-    for (owner, expected) in [
-        (Some(owner("", "")), NeverLaunchedEvidence::Refuted),
-        (None, NeverLaunchedEvidence::Sufficient),
-    ] {
+    for (owner, expected) in
+        [(Some(owner("", "")), NeverLaunchedEvidence::Refuted), (None, NeverLaunchedEvidence::Sufficient)]
+    {
         let found = never_launched_evidence(&annotated, owner.as_ref(), LONG_ENOUGH, LONG_ENOUGH);
         assert_eq!(found, expected, "annotation, owner {owner:?}");
     }
     let machine = deleted("09:59:00", "");
-    for owner in [
-        owner("providerID: 'aws:///eu-west-1a/i-0000000a'", ""),
-        owner("", "nodeRef: {name: node}"),
-    ] {
+    for owner in [owner("providerID: 'aws:///eu-west-1a/i-0000000a'", ""), owner("", "nodeRef: {name: node}")] {
         let found = never_launched_evidence(&machine, Some(&owner), LONG_ENOUGH, LONG_ENOUGH);
         assert_eq!(found, NeverLaunchedEvidence::Refuted, "{owner:?}");
     }
@@ -199,11 +165,7 @@ fn the_annotation_needs_the_value_of_this_machine() {
     ];
     for (value, spec, launch, expected) in table {
         let asked = asked(value, spec, launch);
-        assert_eq!(
-            asked == Abandonment::Asked(value.to_owned()),
-            expected,
-            "{value} of {launch}"
-        );
+        assert_eq!(asked == Abandonment::Asked(value.to_owned()), expected, "{value} of {launch}");
         assert_eq!(matches!(asked, Abandonment::Mismatch(_)), !expected, "{value}");
     }
 }
@@ -240,10 +202,7 @@ fn an_instance_that_cannot_be_ended_gives_the_reason() {
     let refused = blocked(Reason::Unauthorized, "the other is refused", requeue(5));
     let merged = merged(vec![ending, refused]).expect("a block");
     assert_eq!(merged.condition.reason, Reason::Unauthorized);
-    assert_eq!(
-        merged.condition.message,
-        "the other is refused; one is being terminated"
-    );
+    assert_eq!(merged.condition.message, "the other is refused; one is being terminated");
     assert_eq!(merged.next, requeue(5));
 }
 

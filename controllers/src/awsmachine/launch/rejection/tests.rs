@@ -206,18 +206,8 @@ fn a_refused_volume_is_named_by_its_path() {
             small,
             format!("spec.rootVolume: /dev/xvda is refused {place}: {NEW_TEMPLATE}"),
         ),
-        (
-            two,
-            code,
-            device,
-            format!("spec.nonRootVolumes[1]: /dev/sdzz is refused {place}: {NEW_TEMPLATE}"),
-        ),
-        (
-            two,
-            code,
-            small,
-            format!("spec.rootVolume or spec.nonRootVolumes is refused {place}: {NEW_TEMPLATE}"),
-        ),
+        (two, code, device, format!("spec.nonRootVolumes[1]: /dev/sdzz is refused {place}: {NEW_TEMPLATE}")),
+        (two, code, small, format!("spec.rootVolume or spec.nonRootVolumes is refused {place}: {NEW_TEMPLATE}")),
     ]);
 }
 
@@ -225,10 +215,7 @@ fn a_refused_volume_is_named_by_its_path() {
 fn a_profile_is_named_even_where_awss_text_does_not_name_it() {
     let text = "The value for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
     let said = said("iamInstanceProfile: nope", "InvalidParameterValue", text);
-    assert!(
-        said.starts_with("spec.iamInstanceProfile: nope does not exist"),
-        "{said}"
-    );
+    assert!(said.starts_with("spec.iamInstanceProfile: nope does not exist"), "{said}");
 }
 
 #[test]
@@ -261,11 +248,7 @@ fn a_missing_permission_names_action_identity_and_place() {
 
 #[test]
 fn an_unknown_refusal_shows_awss_text_with_the_region() {
-    let unknown = said(
-        "publicIP: false",
-        "InvalidParameterValue",
-        "Address 10.0.0.1 is in use.",
-    );
+    let unknown = said("publicIP: false", "InvalidParameterValue", "Address 10.0.0.1 is in use.");
     assert_eq!(
         unknown,
         "the launch in eu-west-1 of account 111122223333 fails: RunInstances: InvalidParameterValue: Address 10.0.0.1 \
@@ -273,19 +256,13 @@ fn an_unknown_refusal_shows_awss_text_with_the_region() {
     );
     let caller = "User: arn:aws:sts::111122223333:assumed-role/capa-manager/i-0 cannot do this";
     let refused = said("publicIP: false", "InvalidParameterValue", caller);
-    assert!(
-        refused.ends_with("User: (an IAM principal) cannot do this"),
-        "{refused}"
-    );
+    assert!(refused.ends_with("User: (an IAM principal) cannot do this"), "{refused}");
 }
 
 #[test]
 fn a_long_or_odd_value_is_cut_and_escaped() {
     let spec = format!("iamInstanceProfile: \"a\\n{}\"", "x".repeat(300));
     let said = said(&spec, "InvalidParameterValue", "Invalid IAM Instance Profile name");
-    let shown = format!(
-        "spec.iamInstanceProfile: a\\n{} does not exist",
-        "x".repeat(super::MAX_SHOWN_CHARACTERS - 2)
-    );
+    let shown = format!("spec.iamInstanceProfile: a\\n{} does not exist", "x".repeat(super::MAX_SHOWN_CHARACTERS - 2));
     assert!(said.starts_with(&shown), "{said}");
 }

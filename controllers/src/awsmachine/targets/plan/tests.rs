@@ -9,12 +9,7 @@ mod plan {
     use super::super::*;
 
     fn view(stored: Option<MachineTargetState>, shown: RegistrationState) -> TargetView {
-        TargetView {
-            group: Group::Classic("api".into()),
-            cluster: "team-a/dev".into(),
-            stored,
-            shown,
-        }
+        TargetView { group: Group::Classic("api".into()), cluster: "team-a/dev".into(), stored, shown }
     }
 
     fn registered(state: TargetState, by_us: bool) -> RegistrationState {
@@ -36,22 +31,14 @@ mod plan {
         let table = [
             (None, RegistrationState::Unknown, Some(Registering)),
             (Some(InService), RegistrationState::Unknown, Some(InService)),
-            (
-                Some(Registered),
-                RegistrationState::Unreadable(failed()),
-                Some(Registered),
-            ),
+            (Some(Registered), RegistrationState::Unreadable(failed()), Some(Registered)),
             (Some(InService), RegistrationState::Stale(failed()), Some(InService)),
             (None, RegistrationState::Registering, Some(Registering)),
             (Some(InService), RegistrationState::Registering, Some(Registering)),
             (Some(InService), RegistrationState::Failed(failed()), Some(Registering)),
             (Some(Registering), unhealthy(), Some(Registered)),
             (Some(InService), unhealthy(), Some(InService)),
-            (
-                Some(Registered),
-                registered(TargetState::Healthy, false),
-                Some(InService),
-            ),
+            (Some(Registered), registered(TargetState::Healthy, false), Some(InService)),
             (Some(Registering), RegistrationState::Unsuitable("alb".into()), None),
             (Some(InService), RegistrationState::Refused(Refusal::Untagged), None),
         ];
@@ -65,26 +52,14 @@ mod plan {
     fn the_state_of_a_leaving_instance_follows_the_target() {
         let table = [
             (Some(InService), RegistrationState::Leaving, Some(Deregistering)),
-            (
-                Some(InService),
-                registered(TargetState::Healthy, false),
-                Some(Deregistering),
-            ),
+            (Some(InService), registered(TargetState::Healthy, false), Some(Deregistering)),
             (Some(InService), RegistrationState::Unknown, Some(InService)),
             (None, RegistrationState::Unknown, None),
-            (
-                Some(Deregistering),
-                RegistrationState::Failed(failed()),
-                Some(Deregistering),
-            ),
+            (Some(Deregistering), RegistrationState::Failed(failed()), Some(Deregistering)),
             (Some(Deregistering), RegistrationState::Overdue, Some(Deregistering)),
             (Some(Deregistering), RegistrationState::Out, Some(Deregistered)),
             (None, RegistrationState::Out, Some(Deregistered)),
-            (
-                Some(Registered),
-                RegistrationState::Unsuitable("alb".into()),
-                Some(Deregistered),
-            ),
+            (Some(Registered), RegistrationState::Unsuitable("alb".into()), Some(Deregistered)),
         ];
         for (before, shown, expected) in table {
             let (statuses, _) = after_deregistering("i-1", &[view(before, shown.clone())]);
@@ -105,12 +80,7 @@ mod plan {
             let (_, events) = after_registering("i-1", &[view(before, shown.clone())]);
             assert_eq!(events.len(), expected, "{shown:?} after {before:?}");
         }
-        for (before, expected) in [
-            (Some(Deregistering), 1),
-            (Some(InService), 0),
-            (None, 0),
-            (Some(Deregistered), 0),
-        ] {
+        for (before, expected) in [(Some(Deregistering), 1), (Some(InService), 0), (None, 0), (Some(Deregistered), 0)] {
             let (_, events) = after_deregistering("i-1", &[view(before, RegistrationState::Out)]);
             assert_eq!(events.len(), expected, "{before:?}");
         }
@@ -127,10 +97,7 @@ mod plan {
 
     #[test]
     fn two_ports_of_a_group_have_the_least_advanced_state() {
-        let views = [
-            view(None, registered(TargetState::Healthy, false)),
-            view(None, RegistrationState::Registering),
-        ];
+        let views = [view(None, registered(TargetState::Healthy, false)), view(None, RegistrationState::Registering)];
         let (statuses, _) = after_registering("i-1", &views);
         assert_eq!((statuses.len(), stored(&statuses)), (1, Some(Registering)));
     }
@@ -167,10 +134,7 @@ mod conditions {
 
     fn shows(state: TargetState, reason: Option<&str>) -> RegistrationState {
         let reason = reason.map(str::to_owned);
-        RegistrationState::Registered {
-            health: Health { state, reason },
-            by_us: false,
-        }
+        RegistrationState::Registered { health: Health { state, reason }, by_us: false }
     }
 
     fn view(name: &str, was_in_service: bool, shown: RegistrationState) -> TargetView {
@@ -198,56 +162,21 @@ mod conditions {
         let healthy = shows(TargetState::Healthy, None);
         let table = [
             (RegistrationState::Unknown, false, "False/Registering", "is being read"),
-            (
-                RegistrationState::Stale(refused.clone()),
-                true,
-                "False/Unauthorized",
-                "is not known any more",
-            ),
-            (
-                RegistrationState::Unreadable(refused.clone()),
-                false,
-                "False/Unauthorized",
-                "is being read: ",
-            ),
-            (
-                RegistrationState::Registering,
-                true,
-                "False/Registering",
-                "is being registered in",
-            ),
-            (
-                shows(TargetState::Initial, None),
-                false,
-                "False/Registering",
-                "not checked yet",
-            ),
-            (
-                failed.clone(),
-                false,
-                "False/Registering",
-                "not healthy: Target.FailedHealthChecks",
-            ),
+            (RegistrationState::Stale(refused.clone()), true, "False/Unauthorized", "is not known any more"),
+            (RegistrationState::Unreadable(refused.clone()), false, "False/Unauthorized", "is being read: "),
+            (RegistrationState::Registering, true, "False/Registering", "is being registered in"),
+            (shows(TargetState::Initial, None), false, "False/Registering", "not checked yet"),
+            (failed.clone(), false, "False/Registering", "not healthy: Target.FailedHealthChecks"),
             (failed, true, "False/Failed", "not healthy: Target.FailedHealthChecks"),
             (unused, false, "False/Registering", "gets no traffic: Target.NotInUse"),
-            (
-                RegistrationState::Unsuitable("lambda".into()),
-                false,
-                "False/InvalidSpec",
-                "of type lambda",
-            ),
+            (RegistrationState::Unsuitable("lambda".into()), false, "False/InvalidSpec", "of type lambda"),
             (
                 RegistrationState::Refused(Refusal::UsedBy("team-b/prod".into())),
                 false,
                 "False/Conflict",
                 "is used or named by the control plane of Cluster team-b/prod",
             ),
-            (
-                RegistrationState::Failed(refused),
-                false,
-                "False/Unauthorized",
-                "AccessDenied",
-            ),
+            (RegistrationState::Failed(refused), false, "False/Unauthorized", "AccessDenied"),
             (healthy.clone(), false, "True/Ready", ""),
         ];
         for (shown, was_in_service, expected, message) in table {
@@ -265,34 +194,16 @@ mod conditions {
         ];
         let update = told(&registration(ID, &views, &["arn:x is wrong".to_owned()]));
         assert!(update.starts_with("False/InvalidSpec: arn:x is wrong; "), "{update}");
-        assert!(
-            update.contains("load balancer one; ") && update.contains("load balancer two"),
-            "{update}"
-        );
+        assert!(update.contains("load balancer one; ") && update.contains("load balancer two"), "{update}");
     }
 
     #[test]
     fn a_departure_names_what_holds_it_up() {
         let refused = CloudError::answered("DeregisterTargets", "AccessDenied", "no");
         let table = [
-            (
-                RegistrationState::Leaving,
-                false,
-                "False/Deregistering",
-                "is being deregistered from",
-            ),
-            (
-                RegistrationState::Unknown,
-                false,
-                "False/Deregistering",
-                "is being read",
-            ),
-            (
-                RegistrationState::Failed(refused),
-                false,
-                "False/Unauthorized",
-                "AccessDenied",
-            ),
+            (RegistrationState::Leaving, false, "False/Deregistering", "is being deregistered from"),
+            (RegistrationState::Unknown, false, "False/Deregistering", "is being read"),
+            (RegistrationState::Failed(refused), false, "False/Unauthorized", "AccessDenied"),
             (RegistrationState::Overdue, true, "False/Failed", "in time"),
             (RegistrationState::Out, true, "False/Deregistering", "has left"),
         ];
@@ -319,15 +230,9 @@ mod conditions {
         assert!(kept(&[in_service()], Some(true)));
         assert!(kept(&[in_service()], Some(false)));
         assert!(kept(&[in_service(), view("good", true, healthy.clone())], Some(true)));
-        assert!(!kept(
-            &[in_service(), view("bad", true, RegistrationState::Registering)],
-            Some(true)
-        ));
+        assert!(!kept(&[in_service(), view("bad", true, RegistrationState::Registering)], Some(true)));
         assert!(!kept(&[in_service()], None));
-        assert!(
-            !kept(&[unread(None)], Some(false)),
-            "the former condition is about another state"
-        );
+        assert!(!kept(&[unread(None)], Some(false)), "the former condition is about another state");
         assert!(!kept(&[view("good", true, healthy)], Some(true)), "all is read");
     }
 }
@@ -342,10 +247,7 @@ mod refusals {
         for (refusal, holder) in [
             (Refusal::GivenTo("team-b/prod".into()), "team-b/prod"),
             (Refusal::Untagged, "--control-plane-targets=Tagged"),
-            (
-                Refusal::OwnedBy("kubernetes.io/cluster/prod: owned".into()),
-                "kubernetes.io/cluster/prod: owned",
-            ),
+            (Refusal::OwnedBy("kubernetes.io/cluster/prod: owned".into()), "kubernetes.io/cluster/prod: owned"),
             (Refusal::UsedBy("team-b/prod".into()), "Cluster team-b/prod"),
         ] {
             let told = refused(&group, "team-a/dev", &refusal);

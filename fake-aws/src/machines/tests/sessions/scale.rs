@@ -16,10 +16,7 @@ fn account_of(instances: usize, clusters: usize) -> (Double, Vec<Vec<String>>) {
                 tags: tags(&format!("m{number}"), &cluster_name(cluster)),
                 ..request()
             };
-            let launched = world
-                .ec2
-                .client("mine", REGION)
-                .run_instances(Timestamp::UNIX_EPOCH, &request);
+            let launched = world.ec2.client("mine", REGION).run_instances(Timestamp::UNIX_EPOCH, &request);
             ids[cluster].push(launched.unwrap().id);
         }
     }
@@ -59,9 +56,7 @@ fn fifty_identities_list_and_keep_each_instance_once() {
     }
     double.run(seconds(60));
     assert_eq!(calls_in_a_minute(&double), 50, "one page each");
-    let kept: Vec<usize> = (0..50)
-        .map(|cluster| kept(&double, &format!("identity-{cluster}")))
-        .collect();
+    let kept: Vec<usize> = (0..50).map(|cluster| kept(&double, &format!("identity-{cluster}"))).collect();
     assert_eq!(kept, vec![INSTANCES / 50; 50]);
     // An instance, its watch and its owner.
     let entries = double.sessions(|sessions, _| {

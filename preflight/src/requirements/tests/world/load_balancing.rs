@@ -19,18 +19,13 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn target_groups(&self) -> Vec<TargetGroup> {
-        let forwarded: Vec<String> = self
-            .listeners()
-            .into_iter()
-            .flat_map(|listener| listener.target_group_arns)
-            .collect();
+        let forwarded: Vec<String> =
+            self.listeners().into_iter().flat_map(|listener| listener.target_group_arns).collect();
         let group = |object: &'a Object, port: i32| {
             let check = self.of(object, |is| match is {
-                Wanted::HealthCheck {
-                    path,
-                    interval_seconds,
-                    threshold,
-                } => Some(("HTTPS", Some((*path).to_owned()), *interval_seconds, *threshold)),
+                Wanted::HealthCheck { path, interval_seconds, threshold } => {
+                    Some(("HTTPS", Some((*path).to_owned()), *interval_seconds, *threshold))
+                }
                 _ => None,
             });
             // The health check that AWS gives a target group without one.
@@ -53,11 +48,7 @@ impl<'a> World<'a> {
                     healthy_threshold: threshold,
                     unhealthy_threshold: threshold,
                 },
-                load_balancer_arns: if forwarded.contains(&id(object)) {
-                    vec!["balancer".to_owned()]
-                } else {
-                    vec![]
-                },
+                load_balancer_arns: if forwarded.contains(&id(object)) { vec!["balancer".to_owned()] } else { vec![] },
                 attributes: Answer::Found(attributes.into_iter().collect()),
             }
         };
@@ -89,22 +80,12 @@ impl<'a> World<'a> {
                 scheme: "internal".to_owned(),
                 state: "active".to_owned(),
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
-                ip_address_type: if self.has(object, &Wanted::DualStack) {
-                    "dualstack"
-                } else {
-                    "ipv4"
-                }
-                .to_owned(),
+                ip_address_type: if self.has(object, &Wanted::DualStack) { "dualstack" } else { "ipv4" }.to_owned(),
                 zones: used.map(|subnet| (subnet.zone.clone(), subnet.id.clone())).collect(),
                 security_group_ids: if object.exists {
                     vec![EXISTING_BALANCER_GROUP.to_owned()]
                 } else {
-                    group
-                        .iter()
-                        .cloned()
-                        .chain(["sg-load-balancer".to_owned()])
-                        .take(1)
-                        .collect()
+                    group.iter().cloned().chain(["sg-load-balancer".to_owned()]).take(1).collect()
                 },
                 attributes: Answer::Found(BTreeMap::new()),
                 listeners: Answer::Found(self.listeners()),

@@ -48,15 +48,9 @@ pub(super) fn completed(demand: &Demand, requirements: &Requirements) -> Demand 
         let id = id(object);
         match wanted {
             Wanted::Vpc { .. } => {
-                network.vpc = Some(NetworkVpc {
-                    id,
-                    ..NetworkVpc::default()
-                });
+                network.vpc = Some(NetworkVpc { id, ..NetworkVpc::default() });
             }
-            Wanted::Subnet(SubnetUse {
-                is_public,
-                has_machines: true,
-            }) => {
+            Wanted::Subnet(SubnetUse { is_public, has_machines: true }) => {
                 let zone = requirements.requirements.iter().find_map(|other| match &other.wanted {
                     Wanted::Zone(zone) if other.object == *object => Some(zone_name(zone, object)),
                     _ => None,
@@ -77,10 +71,9 @@ pub(super) fn completed(demand: &Demand, requirements: &Requirements) -> Demand 
                     GroupUse::LoadBalancer => {}
                 }
             }
-            Wanted::TargetGroup { .. } => network.control_plane_targets.push(ControlPlaneTarget {
-                target_group_arn: Some(id),
-                ..ControlPlaneTarget::default()
-            }),
+            Wanted::TargetGroup { .. } => network
+                .control_plane_targets
+                .push(ControlPlaneTarget { target_group_arn: Some(id), ..ControlPlaneTarget::default() }),
             _ => {}
         }
     }
@@ -100,9 +93,7 @@ impl<'a> World<'a> {
 
     fn all<T>(&self, wanted: impl Fn(&'a Object, &'a Wanted) -> Option<T>) -> Vec<T> {
         let requirements = self.requirements.iter();
-        requirements
-            .filter_map(|requirement| wanted(&requirement.object, &requirement.wanted))
-            .collect()
+        requirements.filter_map(|requirement| wanted(&requirement.object, &requirement.wanted)).collect()
     }
 
     fn of<T>(&self, object: &Object, wanted: impl Fn(&'a Wanted) -> Option<T>) -> Option<T> {

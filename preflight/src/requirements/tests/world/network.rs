@@ -10,8 +10,7 @@ use crate::rules::traffic::AclTraffic;
 
 impl<'a> World<'a> {
     pub(super) fn vpc_object(&self) -> Option<&'a Object> {
-        self.all(|object, wanted| matches!(wanted, Wanted::Vpc { .. }).then_some(object))
-            .pop()
+        self.all(|object, wanted| matches!(wanted, Wanted::Vpc { .. }).then_some(object)).pop()
     }
 
     pub(super) fn range(&self) -> String {
@@ -40,16 +39,8 @@ impl<'a> World<'a> {
             id: id(object),
             state: "available".to_owned(),
             owner_id: when(self.has(object, &Wanted::OwnAccount), ACCOUNT, "999999999999"),
-            cidr_blocks: vec![when(
-                is_apart.is_some() || overlapping.is_empty(),
-                &self.range(),
-                overlapping,
-            )],
-            ipv6_cidr_blocks: self
-                .has(object, &Wanted::Ipv6)
-                .then(|| "2001:db8::/56".to_owned())
-                .into_iter()
-                .collect(),
+            cidr_blocks: vec![when(is_apart.is_some() || overlapping.is_empty(), &self.range(), overlapping)],
+            ipv6_cidr_blocks: self.has(object, &Wanted::Ipv6).then(|| "2001:db8::/56".to_owned()).into_iter().collect(),
             tenancy: when(self.has(object, &Wanted::DefaultTenancy), "default", "dedicated"),
             dhcp_options_id: "dopt-1".to_owned(),
             ..Vpc::default()
@@ -88,12 +79,7 @@ impl<'a> World<'a> {
                 Wanted::Subnet(other_use) if other != object && Some(other_use) == self.purpose(object) => Some(other),
                 _ => None,
             });
-            let declared = self
-                .demand
-                .network
-                .subnets
-                .iter()
-                .find(|subnet| subnet.id == id(object));
+            let declared = self.demand.network.subnets.iter().find(|subnet| subnet.id == id(object));
             let declared = declared.and_then(|subnet| subnet.availability_zone.clone());
             let mut elsewhere = others.into_iter().filter_map(|other| self.zone(other));
             let elsewhere = elsewhere.find(|zone| Some(zone) != declared.as_ref());
@@ -105,10 +91,7 @@ impl<'a> World<'a> {
                 id: id(object),
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
                 state: "available".to_owned(),
-                zone: self
-                    .zone(object)
-                    .or(elsewhere)
-                    .unwrap_or_else(|| "elsewhere".to_owned()),
+                zone: self.zone(object).or(elsewhere).unwrap_or_else(|| "elsewhere".to_owned()),
                 cidr_block: self.range().replace(".0.0/16", &format!(".{number}.0/24")),
                 ipv6_cidr_blocks: if self.has(object, &Wanted::Ipv6) {
                     vec![format!("2001:db8:0:{number}::/64")]
@@ -156,11 +139,7 @@ impl<'a> World<'a> {
             routes: self
                 .default_route(object)
                 .into_iter()
-                .map(|target| Route {
-                    destination: "0.0.0.0/0".to_owned(),
-                    target,
-                    is_blackhole: false,
-                })
+                .map(|target| Route { destination: "0.0.0.0/0".to_owned(), target, is_blackhole: false })
                 .collect(),
             ..RouteTable::default()
         };
@@ -189,11 +168,7 @@ impl<'a> World<'a> {
             is_egress: traffic.is_egress,
             allows: true,
             protocol: "6".to_owned(),
-            cidr_block: if traffic.with_subnets {
-                self.range()
-            } else {
-                "0.0.0.0/0".to_owned()
-            },
+            cidr_block: if traffic.with_subnets { self.range() } else { "0.0.0.0/0".to_owned() },
             ports: traffic
                 .traffic
                 .ports

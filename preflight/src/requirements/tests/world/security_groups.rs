@@ -16,11 +16,7 @@ impl World<'_> {
             Peer::Anywhere => Source::Cidr("0.0.0.0/0".to_owned()),
             Peer::Clients => Source::Cidr("203.0.113.0/24".to_owned()),
         };
-        Some(rule(
-            traffic.map_or("-1", |traffic| traffic.protocol),
-            traffic.and_then(|traffic| traffic.ports),
-            source,
-        ))
+        Some(rule(traffic.map_or("-1", |traffic| traffic.protocol), traffic.and_then(|traffic| traffic.ports), source))
     }
 
     fn security_group(&self, object: &Object, id: String) -> SecurityGroup {

@@ -3,10 +3,7 @@
 use super::{Bad, bad_world, found, machines};
 use crate::facts::{Answer, Facts};
 pub(super) fn bad() -> Vec<Bad> {
-    [of_machines(), placement(), kubernetes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [of_machines(), placement(), kubernetes()].into_iter().flatten().collect()
 }
 
 fn of_machines() -> Vec<Bad> {
@@ -36,14 +33,9 @@ fn of_machines() -> Vec<Bad> {
         bad_world("M3", WORKERS, "not offered in eu-west-1b", |facts| {
             found(&mut facts.offerings).remove(1);
         }),
-        bad_world(
-            "M4",
-            "L-1216C47A",
-            "need 16 virtual CPUs, and the quota is 8",
-            |facts| {
-                found(&mut facts.quotas).insert("L-1216C47A".to_owned(), 8.0);
-            },
-        ),
+        bad_world("M4", "L-1216C47A", "need 16 virtual CPUs, and the quota is 8", |facts| {
+            found(&mut facts.quotas).insert("L-1216C47A".to_owned(), 8.0);
+        }),
         bad_world("M4", "L-34B43A08", "spot instances need 2", |facts| {
             found(&mut facts.quotas).insert("L-34B43A08".to_owned(), 0.0);
         }),
@@ -54,30 +46,18 @@ fn of_machines() -> Vec<Bad> {
             facts.instance_profiles.insert("nodes".to_owned(), Answer::Found(None));
         }),
         bad_world("M6", "nodes", "has no role", |facts| {
-            found(facts.instance_profiles.get_mut("nodes").unwrap())
-                .as_mut()
-                .unwrap()
-                .roles
-                .clear();
+            found(facts.instance_profiles.get_mut("nodes").unwrap()).as_mut().unwrap().roles.clear();
         }),
         bad_world("M6", "nodes", "has no policy", |facts| {
             let profile = found(facts.instance_profiles.get_mut("nodes").unwrap());
             profile.as_mut().unwrap().policies = Answer::Found(vec![]);
         }),
         bad_world("M7", WORKERS, "without a token", |facts| {
-            let options = machines(facts, "workers")
-                .spec
-                .instance_metadata_options
-                .as_mut()
-                .unwrap();
+            let options = machines(facts, "workers").spec.instance_metadata_options.as_mut().unwrap();
             options.http_tokens = capa_api::machine::HttpTokens::Optional;
         }),
         bad_world("M7", WORKERS, "more than two hops", |facts| {
-            let options = machines(facts, "workers")
-                .spec
-                .instance_metadata_options
-                .as_mut()
-                .unwrap();
+            let options = machines(facts, "workers").spec.instance_metadata_options.as_mut().unwrap();
             options.http_put_response_hop_limit = 64;
         }),
         bad_world("M10", WORKERS, "has 16385 bytes", |facts| {
@@ -90,27 +70,19 @@ fn placement() -> Vec<Bad> {
     const PINNED: &str = "AWSMachineTemplate/pinned";
     vec![
         bad_world("M8", "alias/volumes", "does not exist", |facts| {
-            facts
-                .encryption_keys
-                .insert("alias/volumes".to_owned(), Answer::Found(None));
+            facts.encryption_keys.insert("alias/volumes".to_owned(), Answer::Found(None));
         }),
         bad_world("M8", "alias/volumes", "is Disabled", |facts| {
-            found(facts.encryption_keys.get_mut("alias/volumes").unwrap())
-                .as_mut()
-                .unwrap()
-                .state = "Disabled".to_owned();
+            found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().state =
+                "Disabled".to_owned();
         }),
         bad_world("M8", "alias/volumes", "is for SIGN_VERIFY", |facts| {
-            found(facts.encryption_keys.get_mut("alias/volumes").unwrap())
-                .as_mut()
-                .unwrap()
-                .usage = "SIGN_VERIFY".to_owned();
+            found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().usage =
+                "SIGN_VERIFY".to_owned();
         }),
         bad_world("M8", "alias/volumes", "is not of eu-west-1", |facts| {
-            found(facts.encryption_keys.get_mut("alias/volumes").unwrap())
-                .as_mut()
-                .unwrap()
-                .arn = "arn:aws:kms:us-east-1:111122223333:key/1".to_owned();
+            found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().arn =
+                "arn:aws:kms:us-east-1:111122223333:key/1".to_owned();
         }),
         bad_world("M9", PINNED, "has 16 GiB, and the snapshot of the image 30", |facts| {
             found(&mut facts.images)[0].root_snapshot_gib = Some(30);
@@ -124,16 +96,10 @@ fn placement() -> Vec<Bad> {
             facts.buckets.insert("bootstrap".to_owned(), Answer::Found(None));
         }),
         bad_world("M11", "bootstrap", "is public", |facts| {
-            found(facts.buckets.get_mut("bootstrap").unwrap())
-                .as_mut()
-                .unwrap()
-                .is_public = true;
+            found(facts.buckets.get_mut("bootstrap").unwrap()).as_mut().unwrap().is_public = true;
         }),
         bad_world("M11", "bootstrap", "lies in us-east-1", |facts| {
-            found(facts.buckets.get_mut("bootstrap").unwrap())
-                .as_mut()
-                .unwrap()
-                .region = "us-east-1".to_owned();
+            found(facts.buckets.get_mut("bootstrap").unwrap()).as_mut().unwrap().region = "us-east-1".to_owned();
         }),
         bad_world("M12", PINNED, "placement group spread is not there", |facts| {
             found(&mut facts.placement_groups).clear();
@@ -144,14 +110,9 @@ fn placement() -> Vec<Bad> {
         bad_world("M12", PINNED, "cr-0000000a lies in eu-west-1b", |facts| {
             found(&mut facts.capacity_reservations)[0].zone = "eu-west-1b".to_owned();
         }),
-        bad_world(
-            "M12",
-            PINNED,
-            "capacity reservation cr-0000000a is not active",
-            |facts| {
-                found(&mut facts.capacity_reservations)[0].state = "expired".to_owned();
-            },
-        ),
+        bad_world("M12", PINNED, "capacity reservation cr-0000000a is not active", |facts| {
+            found(&mut facts.capacity_reservations)[0].state = "expired".to_owned();
+        }),
         bad_world("M12", PINNED, "dedicated host h-0000000a is not available", |facts| {
             found(&mut facts.dedicated_hosts)[0].zone = "eu-west-1c".to_owned();
         }),

@@ -19,12 +19,7 @@ pub(in crate::rules::tests) struct Bad {
 }
 
 const fn bad_world(rule: &'static str, object: &'static str, says: &'static str, break_it: fn(&mut Facts)) -> Bad {
-    Bad {
-        rule,
-        object,
-        says,
-        break_it,
-    }
+    Bad { rule, object, says, break_it }
 }
 
 fn found<T>(answer: &mut Answer<T>) -> &mut T {
@@ -39,10 +34,7 @@ fn vpc(facts: &mut Facts) -> &mut Vpc {
 }
 
 fn subnet<'a>(facts: &'a mut Facts, id: &str) -> &'a mut Subnet {
-    found(&mut facts.subnets)
-        .iter_mut()
-        .find(|subnet| subnet.id == id)
-        .unwrap()
+    found(&mut facts.subnets).iter_mut().find(|subnet| subnet.id == id).unwrap()
 }
 
 /// The default route of the first private subnet.
@@ -51,10 +43,7 @@ fn default_route(facts: &mut Facts) -> &mut crate::facts::Route {
 }
 
 fn group<'a>(facts: &'a mut Facts, id: &str) -> &'a mut SecurityGroup {
-    found(&mut facts.security_groups)
-        .iter_mut()
-        .find(|group| group.id == id)
-        .unwrap()
+    found(&mut facts.security_groups).iter_mut().find(|group| group.id == id).unwrap()
 }
 
 fn target_group(facts: &mut Facts) -> &mut TargetGroup {
@@ -71,12 +60,7 @@ fn machines<'a>(facts: &'a mut Facts, name: &str) -> &'a mut MachineDemand {
 }
 
 fn failed(call: &str, kind: FailureKind) -> Failure {
-    Failure {
-        call: call.to_owned(),
-        kind,
-        code: None,
-        message: "no".to_owned(),
-    }
+    Failure { call: call.to_owned(), kind, code: None, message: "no".to_owned() }
 }
 
 fn deny(number: i32, is_egress: bool, ports: (u16, u16)) -> AclEntry {
@@ -92,8 +76,5 @@ fn deny(number: i32, is_egress: bool, ports: (u16, u16)) -> AclEntry {
 
 /// All infrastructures that break a rule.
 pub(in crate::rules::tests) fn bad() -> Vec<Bad> {
-    [network::bad(), traffic::bad(), machines::bad()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [network::bad(), traffic::bad(), machines::bad()].into_iter().flatten().collect()
 }

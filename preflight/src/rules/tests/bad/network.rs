@@ -5,10 +5,7 @@ use crate::facts::{Answer, DryRun, FailureKind, RouteTarget};
 use crate::testing::VPC;
 
 pub(super) fn bad() -> Vec<Bad> {
-    [identity(), of_vpc(), subnets(), routes(), endpoints()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [identity(), of_vpc(), subnets(), routes(), endpoints()].into_iter().flatten().collect()
 }
 
 fn identity() -> Vec<Bad> {
@@ -30,15 +27,11 @@ fn identity() -> Vec<Bad> {
         }),
         bad_world("I4", "AWSMachineTemplate/workers", "may not launch", |facts| {
             let denied = DryRun::Denied("iam:PassRole".to_owned());
-            facts
-                .launches
-                .insert("AWSMachineTemplate/workers".to_owned(), Answer::Found(denied));
+            facts.launches.insert("AWSMachineTemplate/workers".to_owned(), Answer::Found(denied));
         }),
         bad_world("I4", "AWSMachineTemplate/workers", "refuses the launch", |facts| {
             let refused = DryRun::Refused("InvalidParameterValue".to_owned());
-            facts
-                .launches
-                .insert("AWSMachineTemplate/workers".to_owned(), Answer::Found(refused));
+            facts.launches.insert("AWSMachineTemplate/workers".to_owned(), Answer::Found(refused));
         }),
         bad_world("I5", "TerminateInstances", "may not call", |facts| {
             let denied = Answer::Found(DryRun::Denied("no".to_owned()));
@@ -61,23 +54,14 @@ fn of_vpc() -> Vec<Bad> {
             found(&mut facts.dhcp_options).as_mut().unwrap().domain_names = vec!["corp.example.org".to_owned()];
         }),
         bad_world("V4", "dopt-0000000a", "no DNS server", |facts| {
-            found(&mut facts.dhcp_options)
-                .as_mut()
-                .unwrap()
-                .domain_name_servers
-                .clear();
+            found(&mut facts.dhcp_options).as_mut().unwrap().domain_name_servers.clear();
         }),
         bad_world("V4", VPC, "has no DHCP options", |facts| {
             facts.dhcp_options = Answer::Found(None);
         }),
-        bad_world(
-            "V5",
-            VPC,
-            "10.0.0.0/16 of vpc-0000000a overlaps 10.0.128.0/20",
-            |facts| {
-                facts.demand.cluster_cidrs.push("10.0.128.0/20".to_owned());
-            },
-        ),
+        bad_world("V5", VPC, "10.0.0.0/16 of vpc-0000000a overlaps 10.0.128.0/20", |facts| {
+            facts.demand.cluster_cidrs.push("10.0.128.0/20".to_owned());
+        }),
         bad_world("V6", VPC, "no IPv6 range", |facts| vpc(facts).ipv6_cidr_blocks.clear()),
         bad_world("V7", VPC, "belongs to account 999988887777", |facts| {
             vpc(facts).owner_id = "999988887777".to_owned();
@@ -96,85 +80,38 @@ fn subnets() -> Vec<Bad> {
         bad_world("S1", "subnet-0000000a", "is pending", |facts| {
             subnet(facts, "subnet-0000000a").state = "pending".to_owned();
         }),
-        bad_world(
-            "S1",
-            "subnet-0000000b",
-            "lies in vpc-0000000f, not in vpc-0000000a",
-            |facts| {
-                subnet(facts, "subnet-0000000b").vpc_id = "vpc-0000000f".to_owned();
-            },
-        ),
-        bad_world(
-            "S2",
-            "subnet-0000000a",
-            "lies in eu-west-1b, and eu-west-1a is declared",
-            |facts| {
-                subnet(facts, "subnet-0000000a").zone = "eu-west-1b".to_owned();
-            },
-        ),
-        bad_world(
-            "S2",
-            "AWSMachineTemplate/workers",
-            "failure domain eu-west-1d has no subnet",
-            |facts| {
-                machines(facts, "workers")
-                    .failure_domains
-                    .insert("eu-west-1d".to_owned());
-            },
-        ),
-        bad_world(
-            "S3",
-            "control plane",
-            "lie in eu-west-1a and eu-west-1b alone",
-            |facts| {
-                facts.demand.network.subnets.pop();
-            },
-        ),
+        bad_world("S1", "subnet-0000000b", "lies in vpc-0000000f, not in vpc-0000000a", |facts| {
+            subnet(facts, "subnet-0000000b").vpc_id = "vpc-0000000f".to_owned();
+        }),
+        bad_world("S2", "subnet-0000000a", "lies in eu-west-1b, and eu-west-1a is declared", |facts| {
+            subnet(facts, "subnet-0000000a").zone = "eu-west-1b".to_owned();
+        }),
+        bad_world("S2", "AWSMachineTemplate/workers", "failure domain eu-west-1d has no subnet", |facts| {
+            machines(facts, "workers").failure_domains.insert("eu-west-1d".to_owned());
+        }),
+        bad_world("S3", "control plane", "lie in eu-west-1a and eu-west-1b alone", |facts| {
+            facts.demand.network.subnets.pop();
+        }),
         bad_world("S4", "workers", "fewer free addresses", |facts| {
             machines(facts, "workers").replicas = 5_000;
         }),
         bad_world("S4", "subnet-0000000a", "fewer than 8 free addresses", |facts| {
             subnet(facts, "subnet-0000000a").free_addresses = 7;
         }),
-        bad_world(
-            "S8",
-            "subnet-0000000a",
-            "does not allow TCP 443 out to 0.0.0.0/0",
-            |facts| {
-                found(&mut facts.network_acls)[0]
-                    .entries
-                    .push(deny(50, true, (443, 443)));
-            },
-        ),
-        bad_world(
-            "S8",
-            "subnet-0000000a",
-            "does not allow TCP 32768-60999 in from 0.0.0.0/0",
-            |facts| {
-                found(&mut facts.network_acls)[0]
-                    .entries
-                    .push(deny(50, false, (33_000, 34_000)));
-            },
-        ),
-        bad_world(
-            "S8",
-            "subnet-0000000b",
-            "does not allow TCP 10250 in from 10.0.1.0/24",
-            |facts| {
-                found(&mut facts.network_acls)[0]
-                    .entries
-                    .push(deny(50, false, (10_000, 11_000)));
-            },
-        ),
+        bad_world("S8", "subnet-0000000a", "does not allow TCP 443 out to 0.0.0.0/0", |facts| {
+            found(&mut facts.network_acls)[0].entries.push(deny(50, true, (443, 443)));
+        }),
+        bad_world("S8", "subnet-0000000a", "does not allow TCP 32768-60999 in from 0.0.0.0/0", |facts| {
+            found(&mut facts.network_acls)[0].entries.push(deny(50, false, (33_000, 34_000)));
+        }),
+        bad_world("S8", "subnet-0000000b", "does not allow TCP 10250 in from 10.0.1.0/24", |facts| {
+            found(&mut facts.network_acls)[0].entries.push(deny(50, false, (10_000, 11_000)));
+        }),
         bad_world("S9", "subnet-0000000a", "no tag kubernetes.io/cluster/prod", |facts| {
-            subnet(facts, "subnet-0000000a")
-                .tags
-                .remove("kubernetes.io/cluster/prod");
+            subnet(facts, "subnet-0000000a").tags.remove("kubernetes.io/cluster/prod");
         }),
         bad_world("S10", "subnet-0000000a", "the private subnet", |facts| {
-            subnet(facts, "subnet-0000000a")
-                .tags
-                .remove("kubernetes.io/role/internal-elb");
+            subnet(facts, "subnet-0000000a").tags.remove("kubernetes.io/role/internal-elb");
         }),
         bad_world("S10", "subnet-0000001a", "the public subnet", |facts| {
             subnet(facts, "subnet-0000001a").tags.remove("kubernetes.io/role/elb");
@@ -196,71 +133,34 @@ fn subnets() -> Vec<Bad> {
             subnet(facts, "subnet-0000000a").assigns_ipv6 = false;
         }),
         bad_world("S13", "subnet-0000000a", "several IPv6 ranges", |facts| {
-            subnet(facts, "subnet-0000000a")
-                .ipv6_cidr_blocks
-                .push("2001:db8:0:ff::/64".to_owned());
+            subnet(facts, "subnet-0000000a").ipv6_cidr_blocks.push("2001:db8:0:ff::/64".to_owned());
         }),
     ]
 }
 
 fn routes() -> Vec<Bad> {
     vec![
-        bad_world(
-            "S5",
-            "subnet-0000000a",
-            "has no default route, and not all VPC endpoints",
-            |facts| {
-                found(&mut facts.route_tables)[0].routes.truncate(1);
-            },
-        ),
-        bad_world(
-            "S5",
-            "subnet-0000000a",
-            "leads to nat-0000000a, which is gone",
-            |facts| {
-                default_route(facts).is_blackhole = true;
-            },
-        ),
-        bad_world(
-            "S5",
-            "subnet-0000000a",
-            "leads to nat-0000000a, which is failed",
-            |facts| {
-                found(&mut facts.nat_gateways)[0].state = "failed".to_owned();
-            },
-        ),
-        bad_world(
-            "S5",
-            "subnet-0000000a",
-            "leads to nat-0000000c, which does not exist",
-            |facts| {
-                default_route(facts).target = RouteTarget::NatGateway("nat-0000000c".to_owned());
-            },
-        ),
-        bad_world(
-            "S5",
-            "subnet-0000000a",
-            "its machines have no public address",
-            |facts| {
-                default_route(facts).target = RouteTarget::InternetGateway("igw-0000000a".to_owned());
-            },
-        ),
-        bad_world(
-            "S6",
-            "subnet-0000001a",
-            "no default route to an internet gateway",
-            |facts| {
-                found(&mut facts.route_tables)[3].routes[1].target = RouteTarget::NatGateway("nat-0000000a".to_owned());
-            },
-        ),
-        bad_world(
-            "S7",
-            "subnet-0000000a",
-            "subnet-0000000a in eu-west-1a uses nat-0000000b in eu-west-1b",
-            |facts| {
-                default_route(facts).target = RouteTarget::NatGateway("nat-0000000b".to_owned());
-            },
-        ),
+        bad_world("S5", "subnet-0000000a", "has no default route, and not all VPC endpoints", |facts| {
+            found(&mut facts.route_tables)[0].routes.truncate(1);
+        }),
+        bad_world("S5", "subnet-0000000a", "leads to nat-0000000a, which is gone", |facts| {
+            default_route(facts).is_blackhole = true;
+        }),
+        bad_world("S5", "subnet-0000000a", "leads to nat-0000000a, which is failed", |facts| {
+            found(&mut facts.nat_gateways)[0].state = "failed".to_owned();
+        }),
+        bad_world("S5", "subnet-0000000a", "leads to nat-0000000c, which does not exist", |facts| {
+            default_route(facts).target = RouteTarget::NatGateway("nat-0000000c".to_owned());
+        }),
+        bad_world("S5", "subnet-0000000a", "its machines have no public address", |facts| {
+            default_route(facts).target = RouteTarget::InternetGateway("igw-0000000a".to_owned());
+        }),
+        bad_world("S6", "subnet-0000001a", "no default route to an internet gateway", |facts| {
+            found(&mut facts.route_tables)[3].routes[1].target = RouteTarget::NatGateway("nat-0000000a".to_owned());
+        }),
+        bad_world("S7", "subnet-0000000a", "subnet-0000000a in eu-west-1a uses nat-0000000b in eu-west-1b", |facts| {
+            default_route(facts).target = RouteTarget::NatGateway("nat-0000000b".to_owned());
+        }),
     ]
 }
 

@@ -20,17 +20,10 @@ fn groups() -> Vec<Bad> {
         bad_world("G1", "machines", "no security group", |facts| {
             facts.demand.network.security_groups = None;
         }),
-        bad_world(
-            "G2",
-            "AWSMachineTemplate/control-plane",
-            "machines have 6 security groups",
-            |facts| {
-                let groups = facts.demand.network.security_groups.as_mut().unwrap();
-                groups
-                    .control_plane
-                    .extend((1..5).map(|number| format!("sg-0000001{number}")));
-            },
-        ),
+        bad_world("G2", "AWSMachineTemplate/control-plane", "machines have 6 security groups", |facts| {
+            let groups = facts.demand.network.security_groups.as_mut().unwrap();
+            groups.control_plane.extend((1..5).map(|number| format!("sg-0000001{number}")));
+        }),
         bad_world("G2", "AWSMachineTemplate/control-plane", "can have 1", |facts| {
             found(&mut facts.quotas).insert("L-2AFB9258".to_owned(), 1.0);
         }),
@@ -40,9 +33,7 @@ fn groups() -> Vec<Bad> {
         }),
         bad_world("G4", BOTH, "do not admit TCP 6443 from workers", |facts| {
             group(facts, "sg-0000000b").ingress.remove(0);
-            group(facts, "sg-0000000a")
-                .ingress
-                .push(of_range("tcp", Some((6443, 6443)), "10.9.0.0/16"));
+            group(facts, "sg-0000000a").ingress.push(of_range("tcp", Some((6443, 6443)), "10.9.0.0/16"));
         }),
         bad_world("G4", BOTH, "do not admit TCP 6443 from load balancer api", |facts| {
             group(facts, "sg-0000000b").ingress.remove(2);
@@ -50,36 +41,21 @@ fn groups() -> Vec<Bad> {
         bad_world("G5", BOTH, "do not admit TCP 2379-2380", |facts| {
             group(facts, "sg-0000000b").ingress[3].traffic.ports = Some((2379, 2379));
         }),
-        bad_world(
-            "G6",
-            "sg-0000000a",
-            "do not admit TCP 10250 from control plane machines",
-            |facts| {
-                group(facts, "sg-0000000a").ingress.remove(0);
-            },
-        ),
+        bad_world("G6", "sg-0000000a", "do not admit TCP 10250 from control plane machines", |facts| {
+            group(facts, "sg-0000000a").ingress.remove(0);
+        }),
         bad_world("G7", BOTH, "do not admit TCP 10257", |facts| {
             group(facts, "sg-0000000b").ingress[4].traffic.ports = Some((10250, 10250));
         }),
         bad_world("G8", "sg-0000000a", "do not admit IP in IP (protocol 4)", |facts| {
             group(facts, "sg-0000000a").ingress.remove(2);
         }),
-        bad_world(
-            "G8",
-            "sg-0000000a",
-            "do not admit UDP 8472 from all machines",
-            |facts| {
-                facts.demand.cni = Some(capa_api::cluster::preflight::PodNetwork::Cilium);
-            },
-        ),
-        bad_world(
-            "G9",
-            "sg-0000000a",
-            "do not admit TCP 30000-32767 from the VPC",
-            |facts| {
-                group(facts, "sg-0000000a").ingress[3].source = Source::Cidr("10.0.1.0/24".to_owned());
-            },
-        ),
+        bad_world("G8", "sg-0000000a", "do not admit UDP 8472 from all machines", |facts| {
+            facts.demand.cni = Some(capa_api::cluster::preflight::PodNetwork::Cilium);
+        }),
+        bad_world("G9", "sg-0000000a", "do not admit TCP 30000-32767 from the VPC", |facts| {
+            group(facts, "sg-0000000a").ingress[3].source = Source::Cidr("10.0.1.0/24".to_owned());
+        }),
         bad_world("G10", "sg-0000000a", "do not allow TCP 443 to 0.0.0.0/0", |facts| {
             group(facts, "sg-0000000a").egress[0] = of_range("-1", None, "10.0.0.0/16");
         }),
@@ -147,15 +123,10 @@ fn load_balancing() -> Vec<Bad> {
         bad_world("L6", GROUP_ARN, "preserve the addresses", |facts| {
             found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
         }),
-        bad_world(
-            "L7",
-            GROUP_ARN,
-            "do not admit TCP 6443 from clients on the internet",
-            |facts| {
-                found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
-                balancer(facts).scheme = "internet-facing".to_owned();
-            },
-        ),
+        bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from clients on the internet", |facts| {
+            found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
+            balancer(facts).scheme = "internet-facing".to_owned();
+        }),
         bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from machines", |facts| {
             found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
             let ingress = &mut group(facts, "sg-0000000b").ingress;
@@ -168,13 +139,8 @@ fn load_balancing() -> Vec<Bad> {
         bad_world("L9", "api", "do not admit TCP 6443 from machines", |facts| {
             group(facts, "sg-0000000d").ingress[0].source = Source::Cidr("10.9.0.0/16".to_owned());
         }),
-        bad_world(
-            "L10",
-            "other.elb.eu-west-1.amazonaws.com",
-            "none of the load balancers",
-            |facts| {
-                facts.demand.endpoint.as_mut().unwrap().host = "other.elb.eu-west-1.amazonaws.com".to_owned();
-            },
-        ),
+        bad_world("L10", "other.elb.eu-west-1.amazonaws.com", "none of the load balancers", |facts| {
+            facts.demand.endpoint.as_mut().unwrap().host = "other.elb.eu-west-1.amazonaws.com".to_owned();
+        }),
     ]
 }
