@@ -26,7 +26,7 @@ UNIT_TESTS := $(patsubst %,--test %,$(basename $(notdir $(filter-out e2e/%,$(wil
   $(notdir $(patsubst %/main.rs,%,$(filter-out e2e/%,$(wildcard tests/*/main.rs */tests/*/main.rs)))))
 
 # $(call run_tests,arguments of cargo test[,arguments of the test programs])
-run_tests = @$(LINTED) hack/tests/run.sh $(1) -- $(2)
+run_tests = @$(LINTED) hack/tests/run.sh --workspace $(1) -- $(2)
 
 .PHONY: require-rust
 require-rust:
@@ -122,11 +122,11 @@ test-unit: require-rust ## Run the tests that need no local world
 
 .PHONY: test-all
 test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs and quickstart
-	@+hack/tests/phases.sh --keep-going test sim-mutants long-tests timed-tests quickstart
+	@+hack/tests/phases.sh --keep-going test sim-mutants sim-tests long-tests timed-tests quickstart
 
 .PHONY: long-tests
 long-tests: tools-and-build upstream-specs cloud-init capa fleet-tools
-	$(call run_tests,--tests,long_stories:: $(THREADS))
+	$(call run_tests,--lib --test e2e,long_stories:: $(THREADS))
 
 .PHONY: timed-tests
 timed-tests: tools-and-build
@@ -156,6 +156,11 @@ SIM_ARGUMENTS = $(if $(SEED),--seed $(SEED),$(if $(FAULTS),--faults $(FAULTS),--
 sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one with its trace
 	@$(CARGO) build --profile sim --package capa-simulation --bin sim
 	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
+
+# Compiled like `make sim`: these histories take twelve times as long in the build of the other tests.
+.PHONY: sim-tests
+sim-tests: require-rust
+	@$(LINTED) hack/tests/run.sh --profile sim --package capa-simulation --tests -- long_stories::
 
 .PHONY: sim-mutants
 sim-mutants: require-rust ## Break launch, ownership, absence, draining, addresses or secrets by each patch and see the simulation find it

@@ -14,7 +14,7 @@ log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 
 cargo_test() { # cargo_test <argument…>: appends the output to the log
-  cargo test --workspace "$@" 2>&1 | tee -a "$log"
+  cargo test "$@" 2>&1 | tee -a "$log"
 }
 
 summary() {
@@ -51,7 +51,7 @@ if [ "$status" -ne 0 ]; then
     status=0
     for story in "${failed[@]}"; do
       echo "tests: $story has failed, and is run once more, alone"
-      if cargo_test --test e2e -- --exact "$story" && tail -n 5 "$log" | grep -q '^test result: ok\. 1 passed;'; then
+      if cargo_test --workspace --test e2e -- --exact "$story" && tail -n 5 "$log" | grep -q '^test result: ok\. 1 passed;'; then
         flaky+=("$story")
       else
         status=1
