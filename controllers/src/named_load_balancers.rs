@@ -40,6 +40,19 @@ pub(crate) fn resolve_names(
     (resolved, problems)
 }
 
+/// Keeps as many targets as a machine can have, because the API server would refuse a whole status with more of them.
+/// Returns the problem of the others.
+pub(crate) fn keep_allowed_count(targets: &mut Vec<ControlPlaneTarget>) -> Option<Problem> {
+    let count = targets.len();
+    targets.truncate(ControlPlaneTarget::MAX_COUNT);
+    let message = format!(
+        "the load balancers of the control plane forward to {count} target groups, of which a machine can have {}: name \
+         those of the API in controlPlaneTargets of the cluster's infrastructure object",
+        targets.len()
+    );
+    (count > targets.len()).then(|| Problem::new(Reason::InvalidSpec, message))
+}
+
 /// The targets in place of the name of a load balancer.
 fn target_groups(
     name: &str,
@@ -110,6 +123,18 @@ mod tests {
             let said = said(port, answer);
             assert!(said.starts_with(expected), "{said}");
         }
+    }
+
+    #[test]
+    fn more_targets_than_a_machine_can_have_are_left_out_and_counted() {
+        let mut targets = vec![ControlPlaneTarget::target_group("arn:a"); ControlPlaneTarget::MAX_COUNT];
+        assert!(keep_allowed_count(&mut targets).is_none());
+        targets.push(ControlPlaneTarget::target_group("arn:b"));
+        let problem = keep_allowed_count(&mut targets).unwrap();
+        assert_eq!(targets.len(), ControlPlaneTarget::MAX_COUNT);
+        assert_eq!(problem.reason, Reason::InvalidSpec);
+        let message = problem.message;
+        assert!(message.contains("forward to 9 target groups"), "{message}");
     }
 
     #[test]

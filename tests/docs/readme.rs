@@ -1,6 +1,6 @@
 //! The README is read in two minutes.
 
-use crate::{markdown, read};
+use crate::read;
 
 /// Lines that the README may have.
 const LINES: usize = 120;
@@ -13,14 +13,5 @@ fn the_readme_is_short() {
     assert!(readme.lines().count() <= LINES, "{} lines", readme.lines().count());
     for line in readme.lines() {
         assert!(line.chars().count() <= COLUMNS, "too wide: {line}");
-    }
-}
-
-#[test]
-fn cells_of_the_readme_are_a_sentence_at_most() {
-    for line in read("README.md").lines() {
-        for cell in markdown::cells(line).unwrap_or_default() {
-            assert!(!cell.contains(". ") && !cell.contains("; "), "{cell}");
-        }
     }
 }

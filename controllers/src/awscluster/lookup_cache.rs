@@ -25,27 +25,30 @@ pub(super) struct LookupKey {
 
 /// The last lookups of this process, by UID of the AWSCluster. Times are counted from the beginning of the process.
 #[derive(Clone, Default)]
-pub struct LookupCache {
-    entries: Arc<Mutex<HashMap<String, Entry>>>,
-    interrupted: Arc<Mutex<HashMap<String, Interrupted>>>,
-}
+pub struct LookupCache(Arc<Mutex<HashMap<String, Entry>>>);
 
-/// A lookup that the provider's own request rates have interrupted.
-struct Interrupted {
-    key: LookupKey,
-    at: Duration,
-    answers: Answers,
-}
-
+/// The lookups with one key.
 struct Entry {
     key: LookupKey,
-    /// The time at which a lookup with this key first failed or was incomplete.
+    incomplete: Option<Incomplete>,
+    interrupted: Option<Interrupted>,
+}
+
+/// A lookup that failed or was incomplete.
+struct Incomplete {
+    /// The time of the first such lookup.
     failing_since: Duration,
     looked_up_at: Duration,
     facts: Facts,
 }
 
-impl Entry {
+/// A lookup that the provider's own request rates have interrupted.
+struct Interrupted {
+    at: Duration,
+    answers: Answers,
+}
+
+impl Incomplete {
     /// Whether it is too early for another lookup. The wait equals the time for which lookups have been failing so far,
     /// so that it doubles each time. It is shortened by a tenth, because the requeue depends on the times of
     /// conditions, which are whole seconds.
@@ -59,44 +62,51 @@ impl Entry {
 impl LookupCache {
     /// The result of the last lookup with this key, while it is too early for another lookup.
     pub(super) fn get(&self, uid: &str, key: &LookupKey, now: Duration, timing: &Timing) -> Option<Facts> {
-        let entries = self.entries.lock();
+        let entries = self.0.lock();
         let entry = entries.get(uid).filter(|entry| entry.key == *key)?;
-        entry.is_fresh(now, timing).then(|| entry.facts.clone())
+        let fresh = entry.incomplete.as_ref().filter(|last| last.is_fresh(now, timing));
+        fresh.map(|last| last.facts.clone())
     }
 
     /// Stores an incomplete result.
     pub(super) fn insert(&self, uid: &str, key: LookupKey, now: Duration, facts: &Facts) {
-        let mut entries = self.entries.lock();
-        let earlier = entries.get(uid).filter(|entry| entry.key == key);
-        let failing_since = earlier.map_or(now, |entry| entry.failing_since);
-        let entry = Entry { key, failing_since, looked_up_at: now, facts: facts.clone() };
-        entries.insert(uid.to_owned(), entry);
+        self.update(uid, key, |entry| {
+            let earlier = entry.incomplete.as_ref().map(|earlier| earlier.failing_since);
+            entry.incomplete =
+                Some(Incomplete { failing_since: earlier.unwrap_or(now), looked_up_at: now, facts: facts.clone() });
+        });
     }
 
     /// Stores the answers of an interrupted lookup.
     pub(super) fn interrupt(&self, uid: &str, key: LookupKey, now: Duration, answers: Answers) {
-        let interrupted = Interrupted { key, at: now, answers };
-        self.interrupted.lock().insert(uid.to_owned(), interrupted);
+        self.update(uid, key, |entry| entry.interrupted = Some(Interrupted { at: now, answers }));
     }
 
-    /// The answers of the interrupted lookup with this key, unless it was interrupted long ago.
+    /// Updates the entry of this key. What is known of another key of the AWSCluster is dropped.
+    fn update(&self, uid: &str, key: LookupKey, update: impl FnOnce(&mut Entry)) {
+        let mut entries = self.0.lock();
+        let same_key = entries.remove(uid).filter(|entry| entry.key == key);
+        let mut entry = same_key.unwrap_or(Entry { key, incomplete: None, interrupted: None });
+        update(&mut entry);
+        entries.insert(uid.to_owned(), entry);
+    }
+
+    /// Takes the answers of the interrupted lookup with this key, unless it was interrupted long ago.
     pub(super) fn continued(&self, uid: &str, key: &LookupKey, now: Duration, timing: &Timing) -> Answers {
-        let interrupted = self.interrupted.lock().remove(uid);
-        let is_current = |interrupted: &Interrupted| {
-            interrupted.key == *key && now.saturating_sub(interrupted.at) < timing.resolve_retry_cap
-        };
-        let current = interrupted.filter(is_current);
+        let mut entries = self.0.lock();
+        let entry = entries.get_mut(uid).filter(|entry| entry.key == *key);
+        let interrupted = entry.and_then(|entry| entry.interrupted.take());
+        let current = interrupted.filter(|interrupted| now.saturating_sub(interrupted.at) < timing.resolve_retry_cap);
         current.map(|interrupted| interrupted.answers).unwrap_or_default()
     }
 
-    /// Number of kept lookups.
+    /// Number of AWSClusters with kept lookups.
     pub fn entries(&self) -> usize {
-        self.entries.lock().len() + self.interrupted.lock().len()
+        self.0.lock().len()
     }
 
     /// Removes an AWSCluster that has a complete network or was deleted.
     pub(super) fn remove(&self, uid: &str) {
-        self.entries.lock().remove(uid);
-        self.interrupted.lock().remove(uid);
+        self.0.lock().remove(uid);
     }
 }

@@ -4,7 +4,7 @@ use capa_api::cluster::discovery::discovery_request;
 use capa_api::cluster::preflight::PreflightMode;
 use capa_api::cluster::status::{AWSClusterStatus, PublishedEndpoint};
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
-use capa_api::common::{ControlPlaneTarget, IdentityReference};
+use capa_api::common::IdentityReference;
 use capa_api::conditions::{self, ConditionType};
 use capa_api::contract::Cluster;
 use capa_api::forms::IdKind;
@@ -17,7 +17,7 @@ use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 use super::ClusterContext;
 use super::continued_lookup::ContinuedLookup;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};
-use super::load_balancer::{self, NamedLoadBalancer};
+use super::load_balancer::{self, NamedLoadBalancer, api_port};
 use super::lookup_cache::LookupKey;
 use super::status::published_endpoint;
 use super::targets::{self, NamedTargets};
@@ -132,12 +132,9 @@ fn recorded_lookup(cluster: &AWSCluster, owner: &Cluster) -> Option<NetworkLooku
 /// Whether a status is about the port of the API server. The targets behind load balancers depend on the port.
 fn is_of_port(cluster: &AWSCluster, owner: &Cluster, status: &AWSClusterStatus) -> bool {
     let spec = &cluster.spec;
-    let port = |endpoint: &PublishedEndpoint| endpoint.port;
-    let recorded = status.control_plane_endpoint.as_ref().map(port);
-    let current = published_endpoint(cluster, Some(owner)).as_ref().map(port);
+    let port = |endpoint: Option<PublishedEndpoint>| api_port(spec, endpoint.map(|endpoint| endpoint.port));
     let has_names = load_balancer::to_look_up(spec).is_some() || !load_balancer::named_among_targets(spec).is_empty();
-    let [recorded, current] = [recorded, current].map(|port| port.unwrap_or(ControlPlaneTarget::API_PORT));
-    !has_names || recorded == current
+    !has_names || port(status.control_plane_endpoint.clone()) == port(published_endpoint(cluster, Some(owner)))
 }
 
 /// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and

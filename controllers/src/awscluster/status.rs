@@ -96,6 +96,8 @@ pub(super) fn unmanaged(
     let Inputs { facts, resolution, checked, machines, deletion } = inputs;
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
+    let network_failing_for = network_failing_for
+        .map(|failing_for| if is_of_region(cluster, &before) { failing_for } else { Duration::ZERO });
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
     let held_back = check_results::holds_back(cluster, checked.as_ref(), &before);
     let may_provision = may_provision(&cluster.spec, facts, network_failing_for, timing) && !held_back;
@@ -143,11 +145,15 @@ pub(super) fn unmanaged(
     (status, next)
 }
 
-/// Whether `Ready` was True before. A `Ready` condition about another region proves nothing about the region of the
-/// spec.
+/// Whether `Ready` was True before, about the region of the spec.
 fn was_ready(cluster: &AWSCluster, before: &AWSClusterStatus) -> bool {
-    let region = before.network.as_ref().and_then(|network| network.region.as_deref());
-    before.provisioned() && holds(&before.conditions, ConditionType::Ready) && region == cluster.spec.region()
+    before.provisioned() && holds(&before.conditions, ConditionType::Ready) && is_of_region(cluster, before)
+}
+
+/// Whether a status is about the region of the spec. Its conditions prove nothing about another region.
+fn is_of_region(cluster: &AWSCluster, status: &AWSClusterStatus) -> bool {
+    let region = status.network.as_ref().and_then(|network| network.region.as_deref());
+    region == cluster.spec.region()
 }
 
 /// The network of an unmanaged AWSCluster.

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use capa_api::conditions::{ConditionType, find};
 use capa_api::machine::{AWSMachine, InstanceState};
 use capa_api::meta;
 use capa_cloud::Instance;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::de::DeserializeOwned;
 
 pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
@@ -35,6 +37,12 @@ impl Journal {
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.entries.lock())
     }
+}
+
+/// Status and reason of a condition, for example `False/Pending`.
+pub(crate) fn status_and_reason(conditions: &[Condition], condition: ConditionType) -> String {
+    let found = find(conditions, condition);
+    found.map_or_else(|| "absent".to_owned(), |found| format!("{}/{}", found.status, found.reason))
 }
 
 /// An instance in an answer of AWS, with the tags that identify its machine.

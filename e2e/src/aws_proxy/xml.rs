@@ -170,17 +170,4 @@ mod tests {
         assert_eq!(tree.text_at(&["a"]), "AB");
         assert_eq!(tree.text, "");
     }
-
-    #[test]
-    fn a_cut_off_text_is_an_error() {
-        assert!(Element::parse("<R><a>").is_err());
-        assert!(Element::parse("").is_err());
-    }
-
-    #[test]
-    fn an_element_is_found_at_any_depth() {
-        let tree = Element::parse("<R><a><Code>X</Code></a></R>").unwrap();
-        assert_eq!(tree.find("Code").unwrap().text, "X");
-        assert!(tree.find("Message").is_none());
-    }
 }

@@ -7,7 +7,6 @@ use capa_e2e::{eventually, fixtures};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use serde_json::json;
 
 use super::machines::{INLINE, machine, text};
 use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
@@ -18,13 +17,7 @@ type Published = (String, String, String, String);
 #[test]
 fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
     story("events", async |s| {
-        let misspelt = s.unmanaged("dev", "").replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
-        s.owned("dev", &misspelt).await?;
-        s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
-        let vpc = json!({"spec": {"network": {"vpc": {"id": s.network.vpc_id}}}});
-        s.change("dev", vpc).await?;
-        s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
-        s.infrastructure_provisioned("dev").await?;
+        s.corrected_cluster("dev").await?;
 
         let large = format!("#cloud-config\n# {}", "x".repeat(16 * 1024));
         s.apply(&fixtures::bootstrap_secret("first", &large)).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Manager, Story};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::machines::{INLINE, text};
 use super::scenario::{CORE, FASTER, OURS, run_story};
@@ -15,13 +15,7 @@ fn the_default_log_tells_what_happened_each_once() -> anyhow::Result<()> {
     run_story(Story::new("told"), async |s| {
         let manager = s.new_manager().flag(FASTER).flag("-v=0");
         let manager = manager.flag("--logging-format=json").start().await?;
-        let misspelt = s.unmanaged("dev", "").replace(&s.network.vpc_id, "vpc-0123456789abcdef0");
-        s.owned("dev", &misspelt).await?;
-        s.await_condition("dev", "NetworkReady", "False", "NotFound").await?;
-        let vpc = json!({"spec": {"network": {"vpc": {"id": s.network.vpc_id}}}});
-        s.change("dev", vpc).await?;
-        s.await_condition("dev", "NetworkReady", "True", "Ready").await?;
-        s.infrastructure_provisioned("dev").await?;
+        s.corrected_cluster("dev").await?;
         s.machine("one", "dev", INLINE).await?;
         let ready = s.machine_ready("one").await?;
         let instance = text(&ready, "/spec/instanceID").to_owned();

@@ -192,6 +192,17 @@ impl Scenario {
         self.infrastructure_provisioned(name).await
     }
 
+    /// Like `cluster`, but the AWSCluster names a VPC that does not exist, until its condition says so.
+    pub(crate) async fn corrected_cluster(&self, name: &str) -> anyhow::Result<()> {
+        let misspelt = self.unmanaged(name, "").replace(&self.network.vpc_id, "vpc-0123456789abcdef0");
+        self.owned(name, &misspelt).await?;
+        self.await_condition(name, "NetworkReady", "False", "NotFound").await?;
+        let vpc = json!({"spec": {"network": {"vpc": {"id": self.network.vpc_id}}}});
+        self.change(name, vpc).await?;
+        self.await_condition(name, "NetworkReady", "True", "Ready").await?;
+        self.infrastructure_provisioned(name).await
+    }
+
     /// Applies an AWSCluster and a Cluster of the same name, and waits until Cluster API has made this its owner.
     pub(crate) async fn owned(&self, name: &str, aws_cluster: &str) -> anyhow::Result<()> {
         self.apply(aws_cluster).await?;

@@ -115,6 +115,55 @@ impl Network {
         made(&self.account, create_target_group(&self.vpc, "apiserver-target-1", 6443))
     }
 
+    /// Checks which subnets and security groups a new load balancer may have. Returns a subnet of another VPC.
+    pub(super) fn check_subnets_and_groups<C: Into<Call<String>>>(
+        &self,
+        create: impl Fn(&[&str], &[&str]) -> C,
+    ) -> String {
+        let account = &self.account;
+        let other_vpc = account.add_vpc("10.0.0.0/16", owned());
+        let elsewhere = account.add_subnet(&other_vpc, "10.0.1.0/24", "eu-west-1b", owned());
+        let same_zone = account.add_subnet(&self.vpc, "10.0.1.0/24", "eu-west-1a", owned());
+        let other_zone = account.add_subnet(&self.vpc, "10.0.2.0/24", "eu-west-1b", owned());
+        let group = account.add_security_group(&self.vpc, "one", owned());
+        let far = account.add_security_group(&other_vpc, "two", owned());
+        let subnet: &str = &self.subnet;
+        let table: [(&[&str], &[&str], &str); 8] = [
+            (&["subnet-9"], &[], "SubnetNotFound"),
+            (&[], &[], "ValidationError"),
+            (&[subnet, &elsewhere], &[], "InvalidConfigurationRequest"),
+            (&[subnet, &same_zone], &[], "InvalidConfigurationRequest"),
+            (&[&elsewhere], &[], "InvalidSubnet"),
+            (&[subnet], &["sg-9"], "InvalidSecurityGroup"),
+            (&[subnet], &[&far], "InvalidSecurityGroup"),
+            (&[subnet, &other_zone], &[&group], ""),
+        ];
+        for (subnets, groups, expected) in table {
+            assert_eq!(self.call(create(subnets, groups)), expected, "{subnets:?} {groups:?}");
+        }
+        elsewhere
+    }
+
+    /// Checks that the network interfaces of a load balancer in the subnet, with this security group, are there for
+    /// 20 seconds after its deletion.
+    pub(super) fn check_interfaces_outlive(&self, delete: impl Into<Call<String>>, group: &str) {
+        let delete_group = || capa_cloud::ec2::security_group::Call::DeleteSecurityGroup { group: group.to_owned() };
+        let tear_down = || {
+            [
+                self.call(detach(&self.internet_gateway, &self.vpc)),
+                self.call(delete_subnet(&self.subnet)),
+                self.call(delete_group()),
+                self.call(delete_vpc(&self.vpc)),
+            ]
+        };
+        assert_eq!(tear_down(), ["DependencyViolation"; 4]);
+        assert_eq!(self.call(delete), "");
+        self.account.advance(seconds(19));
+        assert_eq!(tear_down(), ["DependencyViolation"; 4]);
+        self.account.advance(seconds(1));
+        assert_eq!(tear_down(), [""; 4]);
+    }
+
     pub(super) fn observe(&self) -> Observed {
         observe_load_balancers(&self.account, Some(&self.vpc), &NAMES)
     }

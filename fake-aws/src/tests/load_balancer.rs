@@ -73,30 +73,8 @@ fn a_name_stands_for_one_load_balancer_also_while_hidden() {
 #[test]
 fn a_load_balancer_has_one_vpc_and_one_subnet_for_each_zone() {
     let network = Network::new();
-    let account = &network.account;
-    let other_vpc = account.add_vpc("10.0.0.0/16", owned());
-    let elsewhere = account.add_subnet(&other_vpc, "10.0.1.0/24", "eu-west-1b", owned());
-    let same_zone = account.add_subnet(&network.vpc, "10.0.1.0/24", "eu-west-1a", owned());
-    let other_zone = account.add_subnet(&network.vpc, "10.0.2.0/24", "eu-west-1b", owned());
-    let (group, far) = (
-        account.add_security_group(&network.vpc, "one", owned()),
-        account.add_security_group(&other_vpc, "two", owned()),
-    );
-    let subnet: &str = &network.subnet;
-    let table: [(&[&str], &[&str], &str); 8] = [
-        (&["subnet-9"], &[], "SubnetNotFound"),
-        (&[], &[], "ValidationError"),
-        (&[subnet, &elsewhere], &[], "InvalidConfigurationRequest"),
-        (&[subnet, &same_zone], &[], "InvalidConfigurationRequest"),
-        (&[&elsewhere], &[], "InvalidSubnet"),
-        (&[subnet], &["sg-9"], "InvalidSecurityGroup"),
-        (&[subnet], &[&far], "InvalidSecurityGroup"),
-        (&[subnet, &other_zone], &[&group], ""),
-    ];
-    for (subnets, groups, expected) in table {
-        let answer = network.call(create_balancer("dev-apiserver", subnets, groups));
-        assert_eq!(answer, expected, "{subnets:?} {groups:?}");
-    }
+    let elsewhere =
+        network.check_subnets_and_groups(|subnets, groups| create_balancer("dev-apiserver", subnets, groups));
     let internal = create_balancer_as(LoadBalancerScheme::Internal, "internal", &[&elsewhere], &[]);
     assert_eq!(network.call(internal), "", "needs no internet gateway");
 }
@@ -147,24 +125,9 @@ fn a_load_balancer_takes_its_listeners_unless_protected() {
 #[test]
 fn interfaces_of_a_load_balancer_outlive_it() {
     let network = Network::new();
-    let account = &network.account;
-    let group = account.add_security_group(&network.vpc, "one", owned());
-    let arn = made(account, create_balancer("dev-apiserver", &[&network.subnet], &[&group]));
-    let delete_group = || capa_cloud::ec2::security_group::Call::DeleteSecurityGroup { group: group.clone() };
-    let tear_down = || {
-        [
-            network.call(detach(&network.internet_gateway, &network.vpc)),
-            network.call(delete_subnet(&network.subnet)),
-            network.call(delete_group()),
-            network.call(delete_vpc(&network.vpc)),
-        ]
-    };
-    assert_eq!(tear_down(), ["DependencyViolation"; 4]);
-    assert_eq!(network.call(delete_balancer(&arn)), "");
-    account.advance(seconds(19));
-    assert_eq!(tear_down(), ["DependencyViolation"; 4]);
-    account.advance(seconds(1));
-    assert_eq!(tear_down(), [""; 4]);
+    let group = network.account.add_security_group(&network.vpc, "one", owned());
+    let arn = made(&network.account, create_balancer("dev-apiserver", &[&network.subnet], &[&group]));
+    network.check_interfaces_outlive(delete_balancer(&arn), &group);
 }
 
 #[test]

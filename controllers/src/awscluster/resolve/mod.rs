@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::status::FailureDomain;
-use capa_api::common::{ControlPlaneTarget, MachineRole};
+use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::forms::IdKind;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc, Oversized};
@@ -21,7 +21,7 @@ use super::facts::{FoundNetwork, NetworkLookup};
 use super::load_balancer::{self, Targets};
 use super::network_problems::{Blocked, NetworkProblems};
 use super::targets;
-use crate::named_load_balancers::resolve_names;
+use crate::named_load_balancers::{keep_allowed_count, resolve_names};
 use crate::{identity, tags};
 
 use discovered::Discovered;
@@ -248,7 +248,7 @@ fn load_balancer_targets(
     let known = before.filter(|before| before.of_this_spec);
     let known = known.map_or(&[][..], |known| &known.network.control_plane_targets);
     let targets = load_balancer::targets(spec, api_port, lookup, known, &place, problems);
-    let targets = match (targets, found) {
+    let mut targets = match (targets, found) {
         (Targets::Known(targets), Some(found)) => {
             let answers = &found.named_load_balancers;
             let (resolved, unknown) = resolve_names(targets, answers, region, &found.account_id);
@@ -263,25 +263,12 @@ fn load_balancer_targets(
         }
         (targets, _) => targets,
     };
-    as_many_as_a_machine_can_have(targets, problems)
-}
-
-/// The API server would refuse a whole status with more targets.
-fn as_many_as_a_machine_can_have(targets: Targets, problems: &mut NetworkProblems) -> Targets {
-    match targets {
-        Targets::Known(mut targets) if targets.len() > ControlPlaneTarget::MAX_COUNT => {
-            let message = format!(
-                "the load balancers of the control plane forward to {} target groups, of which a machine can have {}: \
-                 name those of the API in spec.controlPlaneTargets",
-                targets.len(),
-                ControlPlaneTarget::MAX_COUNT
-            );
-            problems.add_blocking(Blocked::ControlPlane, Reason::InvalidSpec, message);
-            targets.truncate(ControlPlaneTarget::MAX_COUNT);
-            Targets::Known(targets)
-        }
-        targets => targets,
+    if let Targets::Known(targets) = &mut targets
+        && let Some(problem) = keep_allowed_count(targets)
+    {
+        problems.add_blocking(Blocked::ControlPlane, problem.reason, problem.message);
     }
+    targets
 }
 
 fn vpc(

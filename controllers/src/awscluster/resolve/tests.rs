@@ -197,18 +197,3 @@ fn targets_behind_a_named_load_balancer_outlive_a_refused_lookup() {
     // Without a known target group the name is published, and the machines look it up.
     assert_eq!(targets(None), spec.control_plane_targets);
 }
-
-#[test]
-fn more_targets_than_a_machine_can_have_are_left_out_and_counted() {
-    let mut problems = NetworkProblems::default();
-    let target = ControlPlaneTarget::target_group("arn:a");
-    let many = Targets::Known(vec![target; ControlPlaneTarget::MAX_COUNT + 1]);
-    let Targets::Known(published) = as_many_as_a_machine_can_have(many, &mut problems) else {
-        panic!("the targets are known")
-    };
-    assert_eq!(published.len(), ControlPlaneTarget::MAX_COUNT);
-    assert_eq!(problems.blocked(), Some(Blocked::ControlPlane));
-    let problem = problems.condition().unwrap();
-    assert_eq!(problem.reason, Reason::InvalidSpec);
-    assert!(problem.message.contains("forward to 9 target groups"), "{}", problem.message);
-}

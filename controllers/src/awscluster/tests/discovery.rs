@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::common::MachineRole;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
-use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
+use capa_api::network::NetworkSecurityGroups;
 use capa_cloud::targets::TargetKind;
 use capa_runtime::reconcile::Next;
 
@@ -49,16 +49,12 @@ fn whole() -> String {
     spec(&[VPC, SUBNETS, GROUPS, TARGETS])
 }
 
-fn network(pass: &Pass) -> &MachineNetwork {
-    pass.status().network.as_ref().unwrap()
-}
-
 fn groups(pass: &Pass) -> NetworkSecurityGroups {
-    network(pass).security_groups.clone().unwrap_or_default()
+    pass.network().security_groups.clone().unwrap_or_default()
 }
 
 fn targets(pass: &Pass) -> Vec<&str> {
-    let targets = network(pass).control_plane_targets.iter();
+    let targets = pass.network().control_plane_targets.iter();
     targets.filter_map(|target| target.target_group_arn.as_deref()).collect()
 }
 
@@ -91,9 +87,9 @@ async fn everything_is_found_in_one_vpc_and_published() {
     assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{}", pass.message(NETWORK_READY));
     assert_eq!(pass.condition(READY), "True/Ready");
     assert!(pass.status().provisioned());
-    assert_eq!(network(&pass).vpc.as_ref().unwrap().id, "vpc-00000001");
+    assert_eq!(pass.network().vpc.as_ref().unwrap().id, "vpc-00000001");
     assert_eq!(pass.subnet_ids(), ["subnet-0000000a", "subnet-0000000b"]);
-    assert_eq!(network(&pass).subnets[0].public, Some(false));
+    assert_eq!(pass.network().subnets[0].public, Some(false));
     assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
     assert_eq!(groups(&pass).all, ["sg-0000000a"]);
     assert_eq!(targets(&pass), [ARN]);
@@ -137,7 +133,7 @@ async fn each_field_of_discovery_decides_what_is_published() {
     for (field, parts) in table {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let pass = tagged().pass(&aws_cluster(&spec(&parts))).await;
-        assert_ne!(network(&pass), network(&published), "{field}");
+        assert_ne!(pass.network(), published.network(), "{field}");
     }
 }
 
@@ -230,7 +226,7 @@ async fn each_problem_names_its_part_and_the_candidates() {
         assert_eq!(pass.condition(READY), condition, "{parts:?}");
         assert_eq!(pass.next, Next::Requeue(Duration::from_secs(5)), "{parts:?}");
         assert_eq!(targets(&pass), [""; 0]);
-        let pending = network(&pass).pending_control_plane_targets.as_deref();
+        let pending = pass.network().pending_control_plane_targets.as_deref();
         let searched = parts.iter().any(|part| part.starts_with("controlPlaneTargets"));
         let expected = searched.then_some("target groups of spec.discovery.controlPlaneTargets");
         assert_eq!(pending, expected, "{parts:?}");
@@ -315,7 +311,7 @@ async fn a_subnet_is_for_the_roles_of_all_entries_it_matches() {
         let subnets = format!("subnets: [{}]", entries.join(", "));
         let pass = scene.pass(&aws_cluster(&spec(&[VPC, &subnets, GROUPS]))).await;
         assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{subnets}");
-        let subnets = network(&pass).subnets.iter().zip(&pass.status().failure_domains);
+        let subnets = pass.network().subnets.iter().zip(&pass.status().failure_domains);
         let found: Vec<_> =
             subnets.map(|(subnet, zone)| (subnet.roles.as_slice(), zone.control_plane.unwrap())).collect();
         assert_eq!(found, expected, "{entries:?}");
@@ -364,7 +360,7 @@ async fn a_request_that_fails_is_repeated_and_keeps_the_network() {
     let mut pass = requested(&scene, &first, "now").await;
     for action in ["DescribeVpcs", "DescribeSubnets", "DescribeTargetGroups"] {
         assert_eq!(pass.condition(READY), "True/Failed");
-        assert_eq!(network(&pass), network(&first));
+        assert_eq!(pass.network(), first.network());
         assert_eq!(pass.zones(), first.zones());
         assert_eq!(pass.status().discovery, None);
         let Next::Requeue(delay) = pass.next else {
@@ -391,9 +387,9 @@ async fn ids_found_for_another_spec_are_not_kept_but_zones_are() {
     for _ in 0..2 {
         assert_eq!(pass.condition(NETWORK_READY), "False/Throttled");
         assert_eq!(pass.subnet_ids(), [""; 0]);
-        assert_eq!(network(&pass).vpc, None);
+        assert_eq!(pass.network().vpc, None);
         assert_eq!(groups(&pass), NetworkSecurityGroups::default());
-        let pending = network(&pass).pending_control_plane_targets.as_deref();
+        let pending = pass.network().pending_control_plane_targets.as_deref();
         assert_eq!(pending, Some("target groups of spec.discovery.controlPlaneTargets"));
         assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
         assert_eq!(pass.condition(READY), "True/Throttled");
@@ -401,7 +397,7 @@ async fn ids_found_for_another_spec_are_not_kept_but_zones_are() {
         pass = scene.after(&pass, Duration::from_secs(10)).await;
     }
     let recovered = scene.after(&pass, Duration::from_secs(60)).await;
-    assert_eq!(network(&recovered).subnets, network(&fine).subnets);
+    assert_eq!(recovered.network().subnets, fine.network().subnets);
     let moved = scene.edited(&recovered, &whole().replace("eu-west-1", "eu-west-9")).await;
     assert_eq!(moved.zones(), [""; 0], "nothing is known of another region");
 }

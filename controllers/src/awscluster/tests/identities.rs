@@ -44,26 +44,18 @@ async fn the_default_identity_must_allow_the_namespace() {
     }
 }
 
+/// A namespace whose labels the cache does not know is not allowed by the lack of a label either.
 #[tokio::test]
 async fn a_namespace_is_allowed_by_its_labels() {
-    let scene = Scene::new();
-    let selector = "allowedNamespaces: {selector: {matchLabels: {stage: prod}}}";
-    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", selector);
-    assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
-    scene.kubernetes.label_namespace("team-a", "stage", "prod");
-    let pass = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.condition(IDENTITY_READY), "True/Ready");
-}
-
-#[tokio::test]
-async fn a_namespace_with_unknown_labels_is_not_allowed_by_the_lack_of_a_label() {
-    let scene = Scene::new();
-    let selector = "allowedNamespaces: {selector: {matchExpressions: [{key: tenant, operator: DoesNotExist}]}}";
-    scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", selector);
-    assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
-    scene.kubernetes.label_namespace("team-a", "stage", "prod");
-    let pass = scene.pass(&aws_cluster(NETWORK)).await;
-    assert_eq!(pass.condition(IDENTITY_READY), "True/Ready");
+    for selector in ["matchLabels: {stage: prod}", "matchExpressions: [{key: tenant, operator: DoesNotExist}]"] {
+        let scene = Scene::new();
+        let spec = format!("allowedNamespaces: {{selector: {{{selector}}}}}");
+        scene.kubernetes.identity_object("AWSClusterControllerIdentity", "default", &spec);
+        assert_held_back(&scene.pass(&aws_cluster(NETWORK)).await, "False/NotAllowed");
+        scene.kubernetes.label_namespace("team-a", "stage", "prod");
+        let pass = scene.pass(&aws_cluster(NETWORK)).await;
+        assert_eq!(pass.condition(IDENTITY_READY), "True/Ready", "{selector}");
+    }
 }
 
 #[tokio::test]

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
-use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, Timing};
 use capa_runtime::reconcile::Next;
 
-use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster, owner};
+use super::{LOOKUP, NETWORK, Scene, aws_cluster};
 use crate::testing::{refused, unanswered};
 
 const NETWORK_READY: ConditionType = ConditionType::NetworkReady;
@@ -20,17 +18,6 @@ fn network(network: &str) -> String {
     let groups = ", securityGroupOverrides: {node: sg-0000000a}";
     let groups = if network.contains("securityGroupOverrides") { "" } else { groups };
     format!("region: eu-west-1, unmanaged: true, network: {{{network}{groups}}}")
-}
-
-fn published(pass: &Pass) -> &MachineNetwork {
-    pass.status().network.as_ref().unwrap()
-}
-
-fn delay(pass: &Pass) -> u64 {
-    match pass.next {
-        Next::Requeue(delay) => delay.as_secs(),
-        other => panic!("no delay: {other:?}"),
-    }
 }
 
 #[tokio::test]
@@ -44,7 +31,7 @@ async fn a_complete_lookup_sets_provisioned_and_publishes_the_network() {
     assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
     assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
     assert!(pass.status().failure_domains.iter().all(|zone| zone.control_plane == Some(true)));
-    let network = published(&pass);
+    let network = pass.network();
     assert_eq!(network.region.as_deref(), Some("eu-west-1"));
     assert_eq!(network.vpc.as_ref().unwrap().cidr_blocks, ["10.0.0.0/16"]);
     let groups = network.security_groups.as_ref().unwrap();
@@ -88,7 +75,7 @@ async fn unchecked_credentials_keep_the_looked_up_network() {
         let restarted = Scene::new();
         restarted.aws.fail_next("GetCallerIdentity", error);
         let after = restarted.pass(&before.cluster).await;
-        assert_eq!(published(&after), published(&before));
+        assert_eq!(after.network(), before.network());
         assert_eq!(after.zones(), before.zones());
         assert_eq!(after.condition(NETWORK_READY), "True/Ready");
         assert_eq!(after.condition(READY), ready);
@@ -102,7 +89,7 @@ async fn a_changed_spec_is_looked_up_anew() {
     let second = scene.edited(&first, &network("subnets: [{id: subnet-0000000b}]")).await;
     assert_eq!(second.calls, LOOKUP[1..]);
     assert_eq!(second.zones(), ["eu-west-1b"]);
-    assert_eq!(published(&second).vpc.as_ref().unwrap().id, "vpc-00000001");
+    assert_eq!(second.network().vpc.as_ref().unwrap().id, "vpc-00000001");
 }
 
 #[tokio::test]
@@ -172,7 +159,7 @@ async fn wrong_input_is_named_with_its_id_and_the_rest_is_used() {
         assert!(pass.status().provisioned(), "{spec}: rules and wrong parts hold nothing back");
         assert_eq!(pass.condition(READY), ready, "{spec}");
         assert!(pass.message(READY).contains(message), "{spec}: {}", pass.message(READY));
-        assert_eq!(delay(&pass), 5, "{spec}");
+        assert_eq!(pass.delay(), 5, "{spec}");
         assert_eq!(pass.events.len(), 1, "{spec}");
     }
 }
@@ -253,56 +240,15 @@ async fn a_rate_limited_lookup_is_made_at_its_reserved_time() {
 }
 
 #[tokio::test]
-async fn a_lookup_that_the_rates_interrupt_is_continued() {
-    let scene = Scene::new();
-    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
-    let names = ["one", "two", "three"];
-    for name in names {
-        scene.aws.load_balancer(name, 6443, arn);
-    }
-    let targets = names.map(|name| format!("{{loadBalancerName: {name}}}")).join(", ");
-    let spec = format!("{NETWORK}, controlPlaneTargets: [{targets}]");
-    let mut pass = scene.pass(&aws_cluster(&spec)).await;
-    let mut calls = pass.calls.clone();
-    for _ in 0..10 {
-        let Next::Requeue(turn) = pass.next else { break };
-        assert_eq!(pass.condition(NETWORK_READY), "False/Throttled");
-        pass = scene.after(&pass, turn).await;
-        calls.append(&mut pass.calls);
-    }
-    assert_eq!(pass.condition(NETWORK_READY), "True/Ready");
-    let [subnets, balancers] =
-        ["DescribeSubnets", "DescribeLoadBalancers"].map(|action| calls.iter().filter(|call| *call == action).count());
-    assert_eq!((subnets, balancers), (1, names.len()), "what AWS has answered is not asked again");
-}
-
-#[tokio::test]
-async fn targets_follow_the_port_of_an_endpoint_that_is_set_later() {
-    let scene = Scene::new();
-    let groups = ["a", "b"]
-        .map(|name| format!("arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/{name}/0123456789abcdef"));
-    scene.aws.load_balancer_with("api", &[(6443, &groups[0]), (443, &groups[1])]);
-    let spec = aws_cluster(&format!("{NETWORK}, controlPlaneLoadBalancer: {{name: api, loadBalancerType: nlb}}"));
-    let before = scene.pass(&spec).await;
-    let target = |pass: &Pass| pass.status().network.clone().unwrap().control_plane_targets[0].clone();
-    assert_eq!(target(&before), ControlPlaneTarget::target_group(&groups[0]));
-    scene.kubernetes.put_cluster(owner("{controlPlaneEndpoint: {host: api, port: 443}}"));
-    let after = scene.after(&before, Duration::from_secs(10)).await;
-    assert_eq!(target(&after), ControlPlaneTarget::target_group(&groups[1]));
-    let at_rest = scene.after(&after, Duration::from_secs(10)).await;
-    assert!(at_rest.calls.iter().all(|call| call == "GetCallerIdentity"), "{:?}", at_rest.calls);
-}
-
-#[tokio::test]
 async fn a_failing_lookup_is_repeated_with_doubling_delays_to_a_cap() {
     let scene = Scene::new();
     let spec = network("subnets: [{id: subnet-0000000f}]");
     let mut pass = scene.pass(&aws_cluster(&spec)).await;
-    let mut delays = vec![delay(&pass)];
+    let mut delays = vec![pass.delay()];
     for _ in 0..9 {
-        pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
+        pass = scene.after(&pass, Duration::from_secs(pass.delay())).await;
         assert!(!pass.wrote, "the condition is the same in every pass");
-        delays.push(delay(&pass));
+        delays.push(pass.delay());
     }
     assert_eq!(delays, [5, 5, 10, 20, 40, 80, 160, 300, 300, 300]);
 }
@@ -318,9 +264,9 @@ async fn a_failing_lookup_delays_provisioned_by_the_grace_period() {
     let mut waited = 0;
     while !pass.status().provisioned() {
         assert_eq!(pass.condition(READY), "False/Unauthorized");
-        waited += delay(&pass);
+        waited += pass.delay();
         assert!(waited <= 60, "held back for longer than the grace");
-        pass = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
+        pass = scene.after(&pass, Duration::from_secs(pass.delay())).await;
     }
     assert_eq!(waited, Timing::default().resolve_grace.as_secs());
     assert_eq!(pass.condition(READY), "False/Unauthorized");
@@ -341,7 +287,20 @@ async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
     let throttled = scene.after(&without_identity, Duration::from_secs(3600)).await;
     assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
     assert!(!throttled.status().provisioned());
-    assert_eq!(delay(&throttled), 5);
+    assert_eq!(throttled.delay(), 5);
+}
+
+#[tokio::test]
+async fn the_time_without_a_region_does_not_shorten_the_grace_of_a_lookup() {
+    let scene = Scene::new();
+    let without_region = NETWORK.replacen("region: eu-west-1, ", "", 1);
+    let held_back = scene.pass(&aws_cluster(&without_region)).await;
+    assert_eq!(held_back.condition(NETWORK_READY), "False/InvalidSpec");
+    scene.kubernetes.advance(Duration::from_secs(3600));
+    scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+    let throttled = scene.edited(&held_back, NETWORK).await;
+    assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
+    assert!(!throttled.status().provisioned());
 }
 
 #[tokio::test]
@@ -373,7 +332,7 @@ async fn edge_zones_and_subnets_for_pods_are_no_failure_domains() {
     let pass = scene.pass(&aws_cluster(&spec)).await;
     assert_eq!(pass.zones(), ["eu-west-1a"]);
     assert_eq!(pass.subnet_ids(), ["subnet-0000000a", "subnet-0000000c"]);
-    assert!(published(&pass).subnets[1].is_edge());
+    assert!(pass.network().subnets[1].is_edge());
 }
 
 #[tokio::test]
@@ -383,7 +342,7 @@ async fn a_subnet_is_public_by_its_own_or_the_main_route_table() {
         scene.aws.main_route_to_internet("vpc-00000001", main_leads);
         scene.aws.own_route_table("subnet-0000000b", "vpc-00000001", !main_leads);
         let pass = scene.pass(&aws_cluster(NETWORK)).await;
-        let public: Vec<_> = published(&pass).subnets.iter().map(|subnet| subnet.public).collect();
+        let public: Vec<_> = pass.network().subnets.iter().map(|subnet| subnet.public).collect();
         assert_eq!(public, [Some(main_leads), Some(!main_leads)]);
     }
 }
@@ -393,33 +352,5 @@ async fn what_the_spec_says_of_a_subnet_wins_over_its_routes() {
     let scene = Scene::new();
     let spec = network("subnets: [{id: subnet-0000000a, isPublic: true}]");
     let pass = scene.pass(&aws_cluster(&spec)).await;
-    assert_eq!(published(&pass).subnets[0].public, Some(true));
-}
-
-#[tokio::test]
-async fn an_unreadable_load_balancer_delays_control_planes_only() {
-    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
-    let scene = Scene::new();
-    scene.aws.load_balancer("api", 6443, arn);
-    scene.aws.fail_next("DescribeLoadBalancers", refused("DescribeLoadBalancers", "AccessDenied"));
-    let spec = |name: &str| format!("{NETWORK}, controlPlaneLoadBalancer: {{name: {name}, loadBalancerType: nlb}}");
-    let pass = scene.pass(&aws_cluster(&spec("api"))).await;
-    assert!(pass.status().provisioned(), "workers go on");
-    assert_eq!(pass.zones(), ["eu-west-1a", "eu-west-1b"]);
-    assert_eq!(pass.condition(NETWORK_READY), "False/Unauthorized");
-    assert!(pass.message(NETWORK_READY).contains("load balancer api could not be"));
-    let pending = Some("load balancer api".to_owned());
-    assert_eq!(published(&pass).pending_control_plane_targets, pending);
-
-    let found = scene.after(&pass, Duration::from_secs(delay(&pass))).await;
-    assert_eq!(found.condition(NETWORK_READY), "True/Ready");
-    assert_eq!(published(&found).pending_control_plane_targets, None);
-    assert_eq!(published(&found).control_plane_targets[0].target_group_arn.as_deref(), Some(arn));
-
-    scene.aws.fail_next("DescribeLoadBalancers", refused("DescribeLoadBalancers", "AccessDenied"));
-    let renamed = scene.edited(&found, &spec("other")).await;
-    let targets_of = |pass: &Pass| published(pass).control_plane_targets.clone();
-    assert_eq!(targets_of(&renamed), [], "they are those of another load balancer");
-    let pending = Some("load balancer other".to_owned());
-    assert_eq!(published(&renamed).pending_control_plane_targets, pending);
+    assert_eq!(pass.network().subnets[0].public, Some(true));
 }

@@ -6,6 +6,7 @@ mod discovery;
 mod fields;
 mod identities;
 mod input;
+mod load_balancers;
 mod lookups;
 mod modes;
 mod preflight;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::conditions::{ConditionType, find};
+use capa_api::network::MachineNetwork;
 use capa_cloud::Timing;
 use capa_fake_aws::FakeAccount;
 use capa_preflight::SavedFacts;
@@ -27,7 +29,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use super::{
     CheckTimes, ClusterContext, FactsSources, KnownDetails, LookupCache, ManagedContext, WarningDedup, reconcile,
 };
-use crate::testing::{FakeAws, FakeKubernetes, Journal, read};
+use crate::testing::{FakeAws, FakeKubernetes, Journal, read, status_and_reason};
 
 /// Two subnets in two zones of one VPC, and a security group for each role. [`Scene::new`] creates all of them.
 const NETWORK: &str = "region: eu-west-1, unmanaged: true, network: {vpc: {id: vpc-00000001}, \
@@ -126,12 +128,8 @@ impl Pass {
         self.cluster.status.as_ref().expect("a status")
     }
 
-    /// Status and reason of a condition, for example `False/NotFound`.
     fn condition(&self, condition: ConditionType) -> String {
-        match find(&self.status().conditions, condition) {
-            Some(condition) => format!("{}/{}", condition.status, condition.reason),
-            None => "absent".to_owned(),
-        }
+        status_and_reason(&self.status().conditions, condition)
     }
 
     fn message(&self, condition: ConditionType) -> &str {
@@ -143,9 +141,21 @@ impl Pass {
         domains.map(|domain| domain.name.as_str()).collect()
     }
 
+    /// The published network.
+    fn network(&self) -> &MachineNetwork {
+        self.status().network.as_ref().unwrap()
+    }
+
+    /// The seconds until the next pass.
+    fn delay(&self) -> u64 {
+        match self.next {
+            Next::Requeue(delay) => delay.as_secs(),
+            other => panic!("no delay: {other:?}"),
+        }
+    }
+
     fn subnet_ids(&self) -> Vec<&str> {
-        let network = self.status().network.as_ref().unwrap();
-        network.subnets.iter().map(|subnet| subnet.id.as_str()).collect()
+        self.network().subnets.iter().map(|subnet| subnet.id.as_str()).collect()
     }
 }
 

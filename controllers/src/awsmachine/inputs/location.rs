@@ -18,7 +18,7 @@ use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
 use crate::launching::kept::KeptData;
-use crate::named_load_balancers::{Answers, resolve_names};
+use crate::named_load_balancers::{Answers, keep_allowed_count, resolve_names};
 
 /// The location of a machine's instance, or of its launch, with the AWS session for it.
 pub(in crate::awsmachine) struct InstanceLocation {
@@ -378,16 +378,6 @@ async fn resolve_targets(
     }
     let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
     resolved.retain(|target| target.load_balancer_name.is_none());
-    let mut problem = problems.into_iter().next();
-    if resolved.len() > ControlPlaneTarget::MAX_COUNT {
-        let message = format!(
-            "the load balancers of the control plane forward to {} target groups, of which a machine can have {}: \
-             name those of the API in controlPlaneTargets",
-            resolved.len(),
-            ControlPlaneTarget::MAX_COUNT
-        );
-        resolved.truncate(ControlPlaneTarget::MAX_COUNT);
-        problem = problem.or_else(|| Some(Problem::new(Reason::InvalidSpec, message)));
-    }
-    (resolved, problem)
+    let excess = keep_allowed_count(&mut resolved);
+    (resolved, problems.into_iter().chain(excess).next())
 }

@@ -11,7 +11,7 @@ use super::deletion::{assert_released, terminated};
 use super::restored_records::contradicted_record;
 use super::{CLUSTER, FIRST, SPEC, Scene};
 use crate::kubernetes_api::SourceOutcome;
-use crate::testing::{FakeSource, read, unanswered};
+use crate::testing::{FakeSource, read};
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -37,8 +37,7 @@ async fn an_abandoned_instance_is_left_alone_with_a_warning() {
 #[tokio::test]
 async fn an_attempt_without_an_instance_is_abandoned_by_token() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.delete();
     annotate(&scene, "uid-m-1");
     let pass = scene.pass().await;

@@ -75,8 +75,7 @@ async fn a_clock_that_is_set_ahead_hastens_no_refused_call() {
 #[tokio::test]
 async fn an_unrecorded_answer_to_an_old_attempt_is_young() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.kubernetes.advance(Timing::default().visibility_age);
     scene.kubernetes.fail_after(0, "write_status");
     assert!(scene.pass_over("m").await.is_err());

@@ -33,8 +33,7 @@ pub(super) async fn deleted_before_launch(scene: Scene) -> Scene {
 /// A machine with an unanswered launch whose instance AWS does not show.
 async fn unanswered_launch() -> Scene {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.delete();
     scene
 }
@@ -233,8 +232,7 @@ async fn the_instance_of_a_namesake_is_not_terminated() {
 #[tokio::test]
 async fn a_later_call_restarts_the_wait_of_a_deletion() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
     scene.after(Duration::from_secs(500)).await;
     scene.delete();

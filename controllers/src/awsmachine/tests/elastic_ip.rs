@@ -17,6 +17,12 @@ fn scene(pool: &str) -> Scene {
     Scene::with_spec(&format!("{SPEC}, elasticIpPool: {{{pool}}}"))
 }
 
+/// Launches an instance, which runs at once.
+async fn start(scene: &Scene) {
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+}
+
 fn recorded(pass: &Pass) -> &ElasticIp {
     pass.status().elastic_ip.as_deref().expect("a record of the address")
 }
@@ -27,26 +33,14 @@ fn live(scene: &Scene) -> Vec<AllocatedAddress> {
     addresses
 }
 
-fn order(pass: &Pass, call: &str) -> Option<usize> {
-    pass.calls.iter().position(|made| made == call)
-}
-
-/// Deletes the machine, whose instance ends at once.
-async fn delete(scene: &Scene) -> Pass {
-    scene.delete();
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    scene.pass().await
-}
-
 #[tokio::test]
 async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs() {
     let scene = scene("");
     let starting = scene.pass().await;
-    assert_eq!(order(&starting, "AllocateAddress"), None, "{:?}", starting.calls);
+    assert_eq!(starting.order("AllocateAddress"), None, "{:?}", starting.calls);
     scene.aws.set_instance_state(FIRST, InstanceState::Running);
     let pass = scene.pass().await;
-    let calls = ["DescribeAddresses", "AllocateAddress", "AssociateAddress"].map(|call| order(&pass, call));
+    let calls = ["DescribeAddresses", "AllocateAddress", "AssociateAddress"].map(|call| pass.order(call));
     assert!(calls[0].is_some() && calls[0] < calls[1] && calls[1] < calls[2], "{:?}", pass.calls);
     let address = live(&scene).remove(0);
     let record = recorded(&pass);
@@ -66,7 +60,7 @@ async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs(
     assert!(told.contains(&"SuccessfulAllocateAddress") && told.contains(&"SuccessfulAssociateAddress"), "{told:?}");
     let quiet = scene.after(Duration::from_secs(600)).await;
     for call in ["DescribeAddresses", "AllocateAddress", "AssociateAddress"] {
-        assert_eq!(order(&quiet, call), None, "{:?}", quiet.calls);
+        assert_eq!(quiet.order(call), None, "{:?}", quiet.calls);
     }
     let shown = quiet.status().addresses.iter().map(|shown| shown.address.as_str());
     assert!(shown.collect::<Vec<_>>().contains(&address.public_ip.as_str()), "{:?}", quiet.status().addresses);
@@ -75,8 +69,7 @@ async fn an_address_is_recorded_allocated_and_associated_once_the_instance_runs(
 #[tokio::test]
 async fn the_record_is_stored_before_the_call() {
     let scene = scene("");
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    start(&scene).await;
     scene.aws.fail_next("AllocateAddress", unanswered("AllocateAddress"));
     let pass = scene.pass().await;
     assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Requested);
@@ -84,7 +77,7 @@ async fn the_record_is_stored_before_the_call() {
     assert_eq!(pass.condition(INSTANCE_READY), "True/Ready", "the instance runs all the same");
     assert!(pass.condition(READY).starts_with("False/"), "{}", pass.condition(READY));
     let soon = scene.after(Duration::from_secs(60)).await;
-    assert_eq!(order(&soon, "AllocateAddress"), None, "no second call: {:?}", soon.calls);
+    assert_eq!(soon.order("AllocateAddress"), None, "no second call: {:?}", soon.calls);
     for _ in 0..3 {
         scene.after(Duration::from_secs(400)).await;
     }
@@ -95,8 +88,7 @@ async fn the_record_is_stored_before_the_call() {
 async fn a_lost_answer_allocates_no_second_address() {
     for restarts in [false, true] {
         let mut scene = scene("");
-        scene.pass().await;
-        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        start(&scene).await;
         scene.aws.lose_next_answer("AllocateAddress");
         scene.pass().await;
         if restarts {
@@ -115,8 +107,7 @@ async fn a_lost_answer_allocates_no_second_address() {
 async fn a_call_that_had_no_turn_is_made_at_its_turn() {
     let scene = scene("");
     scene.kubernetes.set_clock("2026-01-01T00:00:00.987654321Z".parse().unwrap());
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    start(&scene).await;
     scene.aws.fail_next("AllocateAddress", refused("AllocateAddress", "RequestLimitExceeded"));
     let throttled = scene.pass().await;
     assert_eq!(throttled.condition(READY), "False/Throttled");
@@ -129,8 +120,7 @@ async fn a_call_that_had_no_turn_is_made_at_its_turn() {
 #[tokio::test]
 async fn a_call_whose_record_was_lost_is_looked_for_first() {
     let mut scene = scene("");
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    start(&scene).await;
     scene.aws.fail_next("AllocateAddress", unanswered("AllocateAddress"));
     scene.pass().await;
     scene.edit(|machine| machine.status = None);
@@ -151,13 +141,12 @@ async fn a_call_whose_record_was_lost_is_looked_for_first() {
 #[tokio::test]
 async fn the_interface_of_an_instance_keeps_the_address_that_a_user_gave_it() {
     let scene = scene("");
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    start(&scene).await;
     let foreign = scene.aws.foreign_address(FIRST);
     let pass = scene.pass().await;
     assert_eq!(pass.condition(READY), "False/Conflict");
     assert!(pass.message(READY).contains(&foreign), "{}", pass.message(READY));
-    assert_eq!(order(&pass, "AssociateAddress"), None);
+    assert_eq!(pass.order("AssociateAddress"), None);
     scene.aws.disassociate(&foreign);
     let later = scene.after(RETRY).await;
     assert_eq!(later.condition(READY), "True/Ready");
@@ -166,7 +155,7 @@ async fn the_interface_of_an_instance_keeps_the_address_that_a_user_gave_it() {
     scene.aws.foreign_address(FIRST);
     let taken = scene.after(Duration::from_secs(600)).await;
     assert_eq!(taken.condition(READY), "False/Conflict");
-    assert_eq!(order(&taken, "AssociateAddress"), None);
+    assert_eq!(taken.order("AssociateAddress"), None);
 }
 
 #[tokio::test]
@@ -176,8 +165,7 @@ async fn an_exhausted_pool_is_named_or_left_for_amazons() {
     {
         let scene = scene(&format!("publicIpv4Pool: {POOL}, publicIpv4PoolFallbackOrder: {order_of_pools}"));
         scene.aws.address_pool(POOL, free);
-        scene.pass().await;
-        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        start(&scene).await;
         let pass = scene.pass().await;
         let addresses = live(&scene);
         let pool = addresses.first().map(|address| address.pool.as_deref());
@@ -189,7 +177,7 @@ async fn an_exhausted_pool_is_named_or_left_for_amazons() {
         if used.is_none() {
             assert_eq!(pass.condition(READY), "False/QuotaExceeded");
             assert!(pass.message(READY).contains(POOL), "{}", pass.message(READY));
-            assert_eq!(order(&pass, "AllocateAddress"), None);
+            assert_eq!(pass.order("AllocateAddress"), None);
         }
     }
 }
@@ -197,15 +185,14 @@ async fn an_exhausted_pool_is_named_or_left_for_amazons() {
 #[tokio::test]
 async fn a_quota_is_a_condition_and_asked_again_seldom() {
     let scene = scene("");
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    start(&scene).await;
     scene.aws.fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
     let pass = scene.pass().await;
     assert_eq!(pass.condition(READY), "False/QuotaExceeded");
     assert!(pass.message(READY).contains("AddressLimitExceeded"), "{}", pass.message(READY));
     assert_eq!(recorded(&pass).effective_phase(), ElasticIpPhase::Refused);
     let soon = scene.after(Duration::from_secs(5)).await;
-    assert_eq!(order(&soon, "AllocateAddress"), None, "{:?}", soon.calls);
+    assert_eq!(soon.order("AllocateAddress"), None, "{:?}", soon.calls);
     let later = scene.after(RETRY).await;
     assert_eq!(later.condition(READY), "True/Ready");
     assert_eq!(live(&scene).len(), 1);
@@ -230,7 +217,7 @@ async fn the_address_is_released_once_the_instance_is_gone() {
     let address = live(&scene).remove(0);
     scene.delete();
     let terminating = scene.pass().await;
-    assert_eq!(order(&terminating, "ReleaseAddress"), None, "{:?}", terminating.calls);
+    assert_eq!(terminating.order("ReleaseAddress"), None, "{:?}", terminating.calls);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     let released = scene.pass().await;
     assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
@@ -243,7 +230,7 @@ async fn the_address_is_released_once_the_instance_is_gone() {
 async fn a_lost_status_leaves_no_address_behind() {
     let scene = scene("").run().await;
     scene.edit(|machine| machine.status = None);
-    let released = delete(&scene).await;
+    let released = scene.delete_with_instance().await;
     assert!(released.machine.is_none(), "{}", released.message(INSTANCE_READY));
     assert_eq!(live(&scene).len(), 0);
 }
@@ -255,8 +242,7 @@ async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
     for (is_allocated, has_ended) in [(true, false), (true, true), (false, false), (false, true)] {
         let case = format!("allocated: {is_allocated}, ended: {has_ended}");
         let mut scene = scene("");
-        scene.pass().await;
-        scene.aws.set_instance_state(FIRST, InstanceState::Running);
+        start(&scene).await;
         scene.aws.hide_changes(Duration::from_secs(120));
         if is_allocated {
             scene.aws.lose_next_answer("AllocateAddress");
@@ -269,7 +255,7 @@ async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
         if has_ended {
             scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
         }
-        let waiting = delete(&scene).await;
+        let waiting = scene.delete_with_instance().await;
         assert!(waiting.machine.is_some(), "{case}");
         assert_eq!(waiting.condition(INSTANCE_READY), "False/LaunchUnconfirmed", "{case}");
         let released = scene.after(Duration::from_secs(700)).await;
@@ -282,7 +268,7 @@ async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
 async fn an_association_with_the_ended_instance_is_no_obstacle() {
     let scene = scene("").run().await;
     scene.aws.hide_changes(Duration::from_secs(30));
-    let waiting = delete(&scene).await;
+    let waiting = scene.delete_with_instance().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/Terminating");
     assert!(waiting.message(INSTANCE_READY).contains(&live(&scene)[0].id));
     let released = scene.after(Duration::from_secs(60)).await;
@@ -295,14 +281,14 @@ async fn the_deletion_waits_for_an_address_that_aws_keeps() {
     let scene = scene("").run().await;
     let address = live(&scene).remove(0);
     scene.aws.fail_next("ReleaseAddress", refused("ReleaseAddress", "UnauthorizedOperation"));
-    let waiting = delete(&scene).await;
+    let waiting = scene.delete_with_instance().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = waiting.message(INSTANCE_READY);
     for part in [address.id.as_str(), &address.public_ip, "abandon-instance"] {
         assert!(message.contains(part), "{part}: {message}");
     }
     let soon = scene.after(Duration::from_secs(5)).await;
-    assert_eq!(order(&soon, "ReleaseAddress"), None, "it backs off: {:?}", soon.calls);
+    assert_eq!(soon.order("ReleaseAddress"), None, "it backs off: {:?}", soon.calls);
     let released = scene.after(Duration::from_secs(600)).await;
     assert!(released.machine.is_none());
     assert_eq!(live(&scene).len(), 0);
@@ -320,7 +306,7 @@ async fn addresses_of_others_are_neither_taken_away_nor_released() {
     scene.delete();
     for _ in 0..3 {
         let pass = scene.after(Duration::from_secs(120)).await;
-        assert_eq!(order(&pass, "ReleaseAddress"), None, "{:?}", pass.calls);
+        assert_eq!(pass.order("ReleaseAddress"), None, "{:?}", pass.calls);
     }
     assert_eq!(live(&scene), [address]);
 }
@@ -328,8 +314,7 @@ async fn addresses_of_others_are_neither_taken_away_nor_released() {
 #[tokio::test]
 async fn an_address_that_no_listing_shows_yet_keeps_its_instance() {
     let scene = scene("");
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    start(&scene).await;
     scene.aws.fail_next("AllocateAddress", refused("AllocateAddress", "AddressLimitExceeded"));
     scene.pass().await;
     let foreign = scene.aws.foreign_address(FIRST);
@@ -337,5 +322,5 @@ async fn an_address_that_no_listing_shows_yet_keeps_its_instance() {
     let pass = scene.pass_without_a_look("m").await.unwrap();
     assert_eq!(pass.condition(READY), "False/Conflict");
     assert!(pass.message(READY).contains(&foreign), "{}", pass.message(READY));
-    assert_eq!(order(&pass, "AssociateAddress"), None);
+    assert_eq!(pass.order("AssociateAddress"), None);
 }

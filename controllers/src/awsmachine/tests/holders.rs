@@ -8,7 +8,7 @@ use capa_runtime::reconcile::Next;
 
 use super::super::LaunchMemory;
 use super::{FIRST, RETRY, Scene};
-use crate::testing::{refused, unanswered};
+use crate::testing::refused;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
 
@@ -87,8 +87,7 @@ async fn a_refusal_of_a_claimed_attempt_proves_nothing() {
 #[tokio::test]
 async fn a_claim_refuses_the_writes_of_the_former_leader() {
     let mut scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     let former = (scene.machine("m").unwrap(), scene.context.clone());
     scene.restart();
     scene.refused_with("InsufficientInstanceCapacity").await;
@@ -102,8 +101,7 @@ async fn a_claim_refuses_the_writes_of_the_former_leader() {
 #[tokio::test]
 async fn a_frozen_leader_confirms_its_record_before_it_calls() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     let frozen = scene.machine("m").unwrap();
     scene.edit_attempt(|attempt| attempt.holder = "another".into());
     scene.kubernetes.advance(Duration::from_secs(31));
@@ -114,8 +112,7 @@ async fn a_frozen_leader_confirms_its_record_before_it_calls() {
 #[tokio::test]
 async fn a_leader_whose_record_stands_goes_on_with_it() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.kubernetes.advance(Duration::from_secs(31));
     let pass = scene.pass().await;
     assert_eq!(pass.calls[..2], ["confirm", "RunInstances"]);
@@ -127,8 +124,7 @@ async fn a_pass_frozen_between_record_and_call_ends_without_it() {
     for call in ["write_status", "confirm"] {
         let scene = Scene::new();
         if call == "confirm" {
-            scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-            scene.pass().await;
+            scene.unanswered_launch().await;
             scene.kubernetes.advance(Duration::from_secs(31));
         }
         let calls = scene.tokens().len();

@@ -31,18 +31,6 @@ fn live(scene: &Scene) -> Vec<AllocatedHost> {
     hosts
 }
 
-fn order(pass: &Pass, call: &str) -> Option<usize> {
-    pass.calls.iter().position(|made| made == call)
-}
-
-/// Deletes the machine, whose instance ends at once.
-async fn delete(scene: &Scene) -> Pass {
-    scene.delete();
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    scene.pass().await
-}
-
 /// A host as another AWSMachine, or another user, would have allocated it.
 fn host_of(client_token: &str) -> HostRequest {
     HostRequest {
@@ -57,7 +45,7 @@ fn host_of(client_token: &str) -> HostRequest {
 async fn a_host_is_recorded_allocated_and_then_launched_on() {
     let scene = scene();
     let pass = scene.pass().await;
-    let calls = ["DescribeHosts", "AllocateHosts", "RunInstances"].map(|call| order(&pass, call));
+    let calls = ["DescribeHosts", "AllocateHosts", "RunInstances"].map(|call| pass.order(call));
     assert!(calls[0] < calls[1] && calls[1] < calls[2], "{:?}", pass.calls);
     let record = recorded(&pass);
     assert_eq!(record.effective_phase(), HostPhase::Allocated);
@@ -142,7 +130,7 @@ async fn a_quota_is_a_condition_and_asked_again_seldom() {
         assert!(message.contains(part), "{part}: {message}");
     }
     let soon = scene.after(Duration::from_secs(5)).await;
-    assert_eq!(order(&soon, "AllocateHosts"), None, "{:?}", soon.calls);
+    assert_eq!(soon.order("AllocateHosts"), None, "{:?}", soon.calls);
     scene.after(RETRY).await;
     scene.after(RETRY * 3).await;
     assert_eq!((live(&scene).len(), scene.aws.instance_ids().len()), (1, 1));
@@ -263,10 +251,10 @@ async fn the_host_is_released_once_the_instance_is_gone() {
     let host = live(&scene).remove(0);
     scene.delete();
     let terminating = scene.pass().await;
-    assert_eq!(order(&terminating, "ReleaseHosts"), None, "{:?}", terminating.calls);
+    assert_eq!(terminating.order("ReleaseHosts"), None, "{:?}", terminating.calls);
     scene.aws.set_instance_state(FIRST, InstanceState::ShuttingDown);
     let ending = scene.pass().await;
-    assert_eq!(order(&ending, "ReleaseHosts"), None, "{:?}", ending.calls);
+    assert_eq!(ending.order("ReleaseHosts"), None, "{:?}", ending.calls);
     scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
     let released = scene.pass().await;
     assert!(released.machine.is_none());
@@ -291,14 +279,14 @@ async fn the_deletion_waits_for_a_host_that_aws_keeps() {
     let scene = scene().run().await;
     let host = live(&scene).remove(0);
     scene.aws.keep_host(&host.id, Duration::from_secs(24 * 3600));
-    let waiting = delete(&scene).await;
+    let waiting = scene.delete_with_instance().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/DeletionBlocked");
     let message = waiting.message(INSTANCE_READY);
     for part in [host.id.as_str(), "minimum allocation period", "abandon-instance"] {
         assert!(message.contains(part), "{part}: {message}");
     }
     let soon = scene.after(Duration::from_secs(5)).await;
-    assert_eq!(order(&soon, "ReleaseHosts"), None, "it backs off: {:?}", soon.calls);
+    assert_eq!(soon.order("ReleaseHosts"), None, "it backs off: {:?}", soon.calls);
     let released = scene.after(Duration::from_secs(24 * 3600)).await;
     assert!(released.machine.is_none());
     assert_eq!(live(&scene).len(), 0);
@@ -312,7 +300,7 @@ async fn a_host_that_is_gone_holds_no_deletion_up() {
         let status = machine.status.as_mut().unwrap();
         status.dedicated_host.as_mut().unwrap().id = Some("h-0123456789abcdef0".into());
     });
-    let released = delete(&scene).await;
+    let released = scene.delete_with_instance().await;
     assert!(released.machine.is_none());
     assert_eq!(live(&scene).len(), 0, "and the one that shows is released");
 }
@@ -321,7 +309,7 @@ async fn a_host_that_is_gone_holds_no_deletion_up() {
 async fn a_lost_status_leaves_no_host_behind() {
     let scene = scene().run().await;
     scene.edit(|machine| machine.status = None);
-    let released = delete(&scene).await;
+    let released = scene.delete_with_instance().await;
     assert!(released.machine.is_none());
     assert_eq!(live(&scene).len(), 0);
 }
@@ -339,7 +327,7 @@ async fn a_machine_deleted_after_a_move_leaves_no_host() {
                 annotations.insert(meta::ADOPT_INSTANCE_ANNOTATION.into(), FIRST.into());
             }
         });
-        let released = delete(&scene).await;
+        let released = scene.delete_with_instance().await;
         assert!(released.machine.is_none(), "{is_known}");
         assert_eq!(live(&scene).len(), 0, "{is_known}");
     }
@@ -441,7 +429,7 @@ async fn hosts_of_others_are_neither_used_nor_released() {
     }
     let scene = scene.run().await;
     assert_eq!(scene.aws.hosts().len(), 5);
-    delete(&scene).await;
+    scene.delete_with_instance().await;
     assert!(scene.machine("m").is_none());
     let released = scene.aws.hosts().into_iter().filter(|host| host.released.is_some());
     let tokens: Vec<String> = released.map(|host| host.request.client_token).collect();

@@ -118,8 +118,7 @@ fn turn(pass: &Pass) -> Duration {
 #[tokio::test]
 async fn a_call_deferred_by_our_limits_is_made_at_its_turn() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     launch_others(&scene, BURST - 1).await;
     let first = scene.pass().await;
     assert_eq!(first.condition(INSTANCE_READY), "False/Launching");
@@ -247,8 +246,7 @@ async fn a_call_that_would_differ_from_its_record_is_never_made() {
 async fn an_old_token_is_looked_up_twice_and_not_used_again() {
     let scene = Scene::new();
     let timing = Timing::default();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     let first = scene.after(timing.token_age).await;
     assert_eq!(first.condition(INSTANCE_READY), "False/LaunchUnconfirmed");
     let second = scene.after(timing.lookup_spacing).await;

@@ -51,7 +51,7 @@ use kube::ResourceExt;
 use crate::awsmachine::instance::lookup::LOOKS_UP;
 use crate::awsmachine::{LaunchMemory, MachineContext, reconcile};
 use crate::kubernetes_api::MachineKubernetes;
-use crate::testing::{DRAINS_FOR, FakeAws, FakeKubernetes, Journal, read, refused, unanswered};
+use crate::testing::{DRAINS_FOR, FakeAws, FakeKubernetes, Journal, read, refused, status_and_reason, unanswered};
 
 const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, \
     spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: AWSCluster, name: dev}}, \
@@ -163,8 +163,7 @@ impl Scene {
     /// A launch of another process that may have made its call: there is a record, but no instance.
     async fn recorded_by_another() -> Self {
         let mut scene = Self::new();
-        scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-        scene.pass().await;
+        scene.unanswered_launch().await;
         scene.restart();
         scene
     }
@@ -229,8 +228,22 @@ impl Scene {
     }
 
     /// The same objects with a new process, whose memory is empty.
+    /// Deletes the machine, whose instance ends at once.
+    async fn delete_with_instance(&self) -> Pass {
+        self.delete();
+        self.pass().await;
+        self.aws.set_instance_state(FIRST, InstanceState::Terminated);
+        self.pass().await
+    }
+
     fn restart(&mut self) {
         self.context.memory = LaunchMemory::new("another");
+    }
+
+    /// A pass in which the call of RunInstances is not answered, and has no effect.
+    async fn unanswered_launch(&self) -> Pass {
+        self.aws.fail_next("RunInstances", unanswered("RunInstances"));
+        self.pass().await
     }
 
     /// A pass whose launch is refused with this code.
@@ -288,6 +301,11 @@ impl Pass {
         self.events.iter().map(|event| event.reason.as_str()).collect()
     }
 
+    /// The place of the first such call among the calls of the pass.
+    fn order(&self, call: &str) -> Option<usize> {
+        self.calls.iter().position(|made| made == call)
+    }
+
     fn machine(&self) -> &AWSMachine {
         self.machine.as_ref().expect("the machine is there")
     }
@@ -300,12 +318,8 @@ impl Pass {
         self.status().launch.as_ref().expect("a launch record")
     }
 
-    /// Status and reason of a condition, as `False/Pending`.
     fn condition(&self, condition: ConditionType) -> String {
-        match find(&self.status().conditions, condition) {
-            Some(condition) => format!("{}/{}", condition.status, condition.reason),
-            None => "absent".to_owned(),
-        }
+        status_and_reason(&self.status().conditions, condition)
     }
 
     fn message(&self, condition: ConditionType) -> &str {

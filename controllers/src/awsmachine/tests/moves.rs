@@ -96,8 +96,7 @@ async fn a_paused_machine_keeps_the_block_only_for_an_open_attempt() {
 #[tokio::test]
 async fn an_open_attempt_gets_the_block_before_its_next_call() {
     let scene = Scene::new();
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.edit(|machine| {
         machine.annotations_mut().remove(meta::BLOCK_MOVE_ANNOTATION);
     });

@@ -26,6 +26,11 @@ fn scene(settings: &str) -> Scene {
     scene
 }
 
+/// A machine whose bootstrap data is kept in the bucket `boot` with these settings, or else in Secrets Manager.
+fn stored(bucket: Option<&str>) -> Scene {
+    bucket.map_or_else(|| Scene::with_spec(SPEC), scene)
+}
+
 fn in_bucket(scene: &Scene, bucket: &str) {
     let network = NETWORK.trim_end_matches('}');
     scene.kubernetes.publish_network("dev", &format!("{network}, bootstrapStorage: {{s3: {bucket}}}}}"));
@@ -55,9 +60,8 @@ fn user_data(scene: &Scene, launch: usize) -> String {
 async fn an_object_is_recorded_stored_and_then_launched_with() {
     let scene = scene("");
     let pass = scene.pass().await;
-    let order = |call: &str| pass.calls.iter().position(|made| made == call);
-    assert!(order("write_status") < order("PutObject"), "{:?}", pass.calls);
-    assert!(order("PutObject") < order("RunInstances"), "{:?}", pass.calls);
+    assert!(pass.order("write_status") < pass.order("PutObject"), "{:?}", pass.calls);
+    assert!(pass.order("PutObject") < pass.order("RunInstances"), "{:?}", pass.calls);
     assert_eq!(keys(&scene), ["node/uid-m in the S3 bucket boot"]);
     let user_data = user_data(&scene, 0);
     assert!(user_data.contains("s3://boot/node/uid-m"), "{user_data}");
@@ -86,15 +90,18 @@ async fn a_machine_waits_for_a_bucket() {
 }
 
 #[tokio::test]
-async fn an_object_goes_when_the_node_has_joined() {
-    let scene = scene("").run().await;
-    assert_eq!(keys(&scene).len(), 1);
-    join(&scene);
-    let joined = scene.pass().await;
-    assert_eq!(keys(&scene), [""; 0]);
-    assert_eq!(recorded(&joined), None);
-    assert_eq!(joined.reasons_of_events(), ["SuccessfulDeleteBootstrapObject"]);
-    assert_eq!(scene.pass().await.calls, [""; 0], "and nothing is left to do");
+async fn stored_data_goes_when_the_node_has_joined() {
+    let deleted = ["SuccessfulDeleteEncryptedBootstrapDataSecrets", "SuccessfulDeleteBootstrapObject"];
+    for (bucket, event) in [None, Some("")].into_iter().zip(deleted) {
+        let scene = stored(bucket).run().await;
+        assert_eq!(keys(&scene).len(), 1, "{bucket:?}");
+        join(&scene);
+        let joined = scene.pass().await;
+        assert_eq!(keys(&scene), [""; 0], "{bucket:?}");
+        assert_eq!((&joined.status().bootstrap_secrets, recorded(&joined)), (&None, None), "{bucket:?}");
+        assert_eq!(joined.reasons_of_events(), [event]);
+        assert_eq!(scene.pass().await.calls, [""; 0], "and nothing is left to do");
+    }
 }
 
 #[tokio::test]
@@ -173,24 +180,25 @@ async fn a_corrected_bucket_gets_the_object_and_the_old_one_loses_it() {
 }
 
 #[tokio::test]
-async fn a_crash_at_any_call_leaves_no_object_behind() {
-    for settings in ["", PRESIGNED] {
-        for action in ["PutObject", "RunInstances", "DeleteObject"] {
-            let mut scene = scene(settings);
+async fn a_crash_at_any_call_leaves_no_stored_data_behind() {
+    for bucket in [None, Some(""), Some(PRESIGNED)] {
+        let stores = if bucket.is_some() { ["PutObject", "DeleteObject"] } else { ["CreateSecret", "DeleteSecret"] };
+        for action in [stores[0], "RunInstances", stores[1]] {
+            let mut scene = stored(bucket);
             scene.aws.lose_next_answer(action);
             scene.pass().await;
             scene.restart();
             for _ in 0..3 {
                 scene.after(Duration::from_secs(5)).await;
             }
-            assert_eq!(scene.aws.instance_ids().len(), 1, "{action}{settings}");
+            assert_eq!((scene.aws.instance_ids().len(), keys(&scene).len()), (1, 1), "{action} {bucket:?}");
             scene.aws.set_instance_state(FIRST, InstanceState::Running);
             scene.pass().await;
             join(&scene);
             for _ in 0..2 {
                 scene.after(Duration::from_secs(5)).await;
             }
-            assert_eq!(keys(&scene), [""; 0], "{action}{settings}");
+            assert_eq!(keys(&scene), [""; 0], "{action} {bucket:?}");
         }
     }
 }
@@ -226,8 +234,7 @@ async fn another_attempt_has_another_url() {
 #[tokio::test]
 async fn a_url_that_is_over_is_not_sent_again() {
     let scene = scene(", presignedURLDuration: 1m");
-    scene.aws.fail_next("RunInstances", crate::testing::unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     let looking = scene.after(Duration::from_secs(90)).await;
     assert_eq!(looking.condition(ConditionType::InstanceReady), "False/LaunchUnconfirmed");
     for _ in 0..5 {
@@ -267,9 +274,9 @@ async fn a_refused_launch_waits_although_its_url_changes() {
 }
 
 #[tokio::test]
-async fn a_lost_status_leaves_no_object_behind() {
-    for has_secret in [true, false] {
-        let scene = scene("").run().await;
+async fn a_lost_status_leaves_no_stored_data_behind() {
+    for (bucket, has_secret) in [(None, true), (Some(""), true), (Some(""), false)] {
+        let scene = stored(bucket).run().await;
         scene.edit(|machine| machine.status = None);
         if !has_secret {
             scene.kubernetes.put_secret("team-a", "boot", &[]);
@@ -282,18 +289,20 @@ async fn a_lost_status_leaves_no_object_behind() {
                 scene.after(Duration::from_secs(600)).await;
             }
         }
-        assert_eq!(keys(&scene), [""; 0], "{has_secret}");
+        assert_eq!(keys(&scene), [""; 0], "{bucket:?} {has_secret}");
     }
 }
 
 #[tokio::test]
-async fn a_status_lost_after_the_node_joined_leaves_no_object() {
-    let scene = scene("").run().await;
-    join(&scene);
-    scene.edit(|machine| machine.status = None);
-    scene.pass().await;
-    scene.pass().await;
-    assert_eq!(keys(&scene), [""; 0]);
+async fn a_status_lost_after_the_node_joined_leaves_no_stored_data() {
+    for bucket in [None, Some("")] {
+        let scene = stored(bucket).run().await;
+        join(&scene);
+        scene.edit(|machine| machine.status = None);
+        scene.pass().await;
+        scene.pass().await;
+        assert_eq!(keys(&scene), [""; 0], "{bucket:?}");
+    }
 }
 
 #[tokio::test]

@@ -120,23 +120,8 @@ async fn a_restored_record_leaves_no_secrets_behind() {
         machine.status = Some(read("{launch: {phase: Planned, attempt: 0}}"));
         (machine.spec.provider_id, machine.spec.instance_id) = (None, None);
     });
-    scene.delete();
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    assert!(scene.pass().await.machine.is_none());
+    assert!(scene.delete_with_instance().await.machine.is_none());
     assert_eq!(names(&scene), [""; 0]);
-}
-
-#[tokio::test]
-async fn secrets_go_when_the_node_has_joined() {
-    let scene = Scene::with_spec(SPEC).run().await;
-    assert_eq!(names(&scene), [NAME]);
-    join(&scene);
-    let joined = scene.pass().await;
-    assert_eq!(names(&scene), [""; 0]);
-    assert_eq!(recorded(&joined), None);
-    assert_eq!(joined.reasons_of_events(), ["SuccessfulDeleteEncryptedBootstrapDataSecrets"]);
-    assert_eq!(scene.pass().await.calls, [""; 0], "and nothing is left to do");
 }
 
 #[tokio::test]
@@ -246,53 +231,6 @@ async fn changed_bootstrap_data_replaces_what_is_stored() {
     let after = scene.aws.secrets();
     assert_eq!(after.len(), 1);
     assert_ne!(before, after);
-}
-
-#[tokio::test]
-async fn a_crash_at_any_call_leaves_nothing_behind() {
-    for action in ["CreateSecret", "RunInstances", "DeleteSecret"] {
-        let mut scene = Scene::with_spec(SPEC);
-        scene.aws.lose_next_answer(action);
-        scene.pass().await;
-        scene.restart();
-        for _ in 0..3 {
-            scene.after(Duration::from_secs(5)).await;
-        }
-        assert_eq!(scene.aws.instance_ids().len(), 1, "{action}");
-        assert_eq!(scene.aws.secrets().len(), 1, "{action}");
-        scene.aws.set_instance_state(FIRST, InstanceState::Running);
-        scene.pass().await;
-        join(&scene);
-        for _ in 0..2 {
-            scene.after(Duration::from_secs(5)).await;
-        }
-        assert_eq!(names(&scene), [""; 0], "{action}");
-    }
-}
-
-#[tokio::test]
-async fn a_lost_status_does_not_leave_secrets_behind() {
-    let scene = Scene::with_spec(SPEC).run().await;
-    scene.edit(|machine| machine.status = None);
-    scene.pass().await;
-    scene.delete();
-    for _ in 0..3 {
-        scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-        if scene.machine("m").is_some() {
-            scene.after(Duration::from_secs(600)).await;
-        }
-    }
-    assert_eq!(names(&scene), [""; 0]);
-}
-
-#[tokio::test]
-async fn a_status_lost_after_the_node_joined_leaves_no_secrets() {
-    let scene = Scene::with_spec(SPEC).run().await;
-    join(&scene);
-    scene.edit(|machine| machine.status = None);
-    scene.pass().await;
-    scene.pass().await;
-    assert_eq!(names(&scene), [""; 0]);
 }
 
 #[tokio::test]

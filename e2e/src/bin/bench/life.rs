@@ -232,11 +232,4 @@ pub(crate) mod tests {
             deleted: Phase::default(),
         }
     }
-
-    #[test]
-    fn a_column_names_what_is_special_about_the_life() {
-        assert_eq!(life(10).column(), "N=10");
-        let capa = Life { provider: Provider::Capa, storage: Storage::SecretsManager, ..life(10) };
-        assert_eq!(capa.column(), "N=10, secret, CAPA");
-    }
 }

@@ -218,38 +218,3 @@ fn ratios(goals: &[Goal]) -> String {
     });
     table(&["ratio", "measured", "at most", "reached"], &rows.collect::<Vec<_>>())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::life::tests::life;
-
-    #[test]
-    fn a_table_has_a_head_a_rule_and_rows_of_equal_length() {
-        let rows = [["calls", "3"], ["seconds", "1.5"]].map(|row| row.map(str::to_owned).to_vec());
-        let expected = "\n| what |  |\n| --- | --- |\n| calls | 3 |\n| seconds | 1.5 |\n";
-        assert_eq!(table(&["what", ""], &rows), expected);
-    }
-
-    #[test]
-    fn every_phase_of_a_life_has_its_counts() {
-        let phase = |action: &str, count| Phase { calls: [(action.to_owned(), count)].into(), ..Phase::default() };
-        let life = Life {
-            created: phase("RunInstances", 10),
-            restarted: phase("DescribeInstances", 1),
-            deleted: phase("TerminateInstances", 2),
-            ..life(10)
-        };
-        let lives = [life];
-        let counted = actions(&lives);
-        for row in [
-            "| AWS calls | N=10 |",
-            "| created: RunInstances | 10 |",
-            "| restart: DescribeInstances | 1 |",
-            "| deleted: TerminateInstances | 2 |",
-        ] {
-            assert!(counted.contains(row), "{row} is missing in {counted}");
-        }
-        assert!(super::lives(&lives).contains("| AWS calls per deleted worker | 0.20 |"));
-    }
-}

@@ -192,9 +192,4 @@ mod tests {
         let error = check_untouched(&before, &after).unwrap_err().to_string();
         assert!(error.contains("DescribeVpcs") && !error.contains("DescribeSubnets"), "{error}");
     }
-
-    #[test]
-    fn the_size_of_a_dump_is_the_number_of_things_in_it() {
-        assert_eq!(size(&json!({"DescribeVpcs": [["a", "b"]], "DescribeSubnets": [["c"]], "DescribeVolumes": []})), 3);
-    }
 }

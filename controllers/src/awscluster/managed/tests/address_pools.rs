@@ -53,9 +53,7 @@ fn gateways_and_public_load_balancers_have_addresses_of_the_pool() {
     };
     assert_eq!((roles("common"), roles("lb-apiserver")), (2, 2));
     assert!(addresses.iter().all(|address| address.association_id.is_some()), "{addresses:?}");
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.addresses());
+    world.delete_completely();
 }
 
 #[test]

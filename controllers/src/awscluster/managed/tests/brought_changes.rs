@@ -146,8 +146,7 @@ fn a_vpc_of_ours_stays_ours_whatever_the_spec_names() {
     world.rest_for(Duration::from_mins(15));
     assert!(world.cluster().is_some(), "nothing is left behind without a word");
     world.edit(|cluster| cluster.spec.network = None);
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none(), "{:?}", world.account.contents());
+    world.assert_gone();
 }
 
 #[test]

@@ -39,9 +39,7 @@ fn secondary_ranges_are_added_before_their_subnets() {
     assert_eq!(world.condition(READY), "True/Ready");
     let published = world.status().network.unwrap().vpc.unwrap();
     assert_eq!(published.cidr_blocks, ["10.0.0.0/16", PODS]);
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]

@@ -237,28 +237,6 @@ fn a_listener_of_others_on_the_port_of_the_api_is_a_conflict() {
 }
 
 #[test]
-fn a_lost_classic_load_balancer_is_never_silently_replaced() {
-    let names = ["name: internal-api", "scheme: internal, name: api", "scheme: internal, name: internal-api"];
-    for spec in names.map(with).into_iter().chain([CLASSIC.to_owned()]) {
-        let mut world = World::aged(&spec);
-        let found = balancer(&world);
-        assert!(world.account.remove_classic_load_balancer(&found.name));
-        world.rest_for(Duration::from_mins(15));
-        for condition in [READY, ConditionType::Ready] {
-            assert_eq!(world.condition(condition), "False/Failed", "{spec}");
-            assert!(world.message(condition).contains(&found.dns_name), "{}", world.message(condition));
-        }
-        world.lose_status();
-        world.rest_for(Duration::from_mins(15));
-        assert!(world.account.classic_load_balancers().is_empty(), "{spec}");
-        assert_eq!(world.condition(READY), "False/Failed", "{spec}");
-        world.delete();
-        world.rest();
-        assert!(world.account.is_empty(), "{:?}", world.account.contents());
-    }
-}
-
-#[test]
 fn a_cluster_keeps_its_load_balancer_whatever_type_the_spec_asks_for() {
     let types = [(CLASSIC, LoadBalancerType::Nlb, "classic"), (NLB, LoadBalancerType::Classic, "nlb")];
     for (spec, other, back) in types {
@@ -288,9 +266,7 @@ fn a_cluster_keeps_its_load_balancer_whatever_type_the_spec_asks_for() {
                 assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "machines go on working");
             }
         }
-        world.delete();
-        world.rest();
-        assert!(world.account.is_empty(), "{:?}", world.account.contents());
+        world.delete_completely();
     }
 }
 
@@ -315,23 +291,6 @@ fn a_cluster_keeps_its_load_balancer_whatever_name_the_spec_asks_for() {
 }
 
 #[test]
-fn another_load_balancer_with_the_tag_is_named_and_stays() {
-    let mut world = World::aged(CLASSIC);
-    let vpc = world.account.vpcs()[0].id.clone();
-    let subnet = world.account.subnets()[0].id.clone();
-    let tags = balancer(&world).tags;
-    world.account.add_classic_load_balancer("copy", &vpc, &[&subnet], tags);
-    world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.condition(READY), "False/Conflict");
-    assert!(world.message(READY).contains("copy"), "{}", world.message(READY));
-    assert!(world.account.foreign_writes().is_empty());
-    // It is deleted with the cluster, because the tag shows that it belongs to the cluster.
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
-}
-
-#[test]
 fn without_its_tag_a_classic_load_balancer_is_not_touched() {
     let mut world = World::aged(CLASSIC);
     let tags = balancer(&world).tags;
@@ -345,8 +304,7 @@ fn without_its_tag_a_classic_load_balancer_is_not_touched() {
     assert_eq!(world.account.classic_load_balancers().len(), 1);
     assert_eq!(world.account.vpcs().len(), 1);
     assert!(world.account.set_tags(NAME, tags));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -391,9 +349,7 @@ fn both_generations_stand_beside_each_other() {
         assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
     }
     world.account.set(|account| account.refused_describes.clear());
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -401,11 +357,7 @@ fn a_refused_observation_at_classic_load_balancers_is_no_absence() {
     for action in ["DescribeClassicLoadBalancers", "DescribeClassicTags"] {
         let mut world = World::aged(CLASSIC);
         let before = world.account.calls();
-        let refuse = |world: &World, actions: &[&str]| {
-            let actions = actions.iter().map(ToString::to_string).collect();
-            world.account.set(|account| account.refused_describes = actions);
-        };
-        refuse(&world, &[action]);
+        world.account.set(|account| account.refused_describes.extend([action.to_owned()]));
         world.rest_for(Duration::from_mins(15));
         assert_eq!(world.condition(READY), "Unknown/Unauthorized", "{action}");
         assert_eq!(world.condition(ConditionType::Ready), "True/Ready", "{action}");
@@ -413,54 +365,15 @@ fn a_refused_observation_at_classic_load_balancers_is_no_absence() {
         assert_eq!(world.status().network.unwrap().control_plane_targets.len(), 1, "{action}");
         world.delete();
         world.rest_for(Duration::from_mins(15));
-        assert_eq!(world.account.classic_load_balancers().len(), 1, "{action}");
-        assert_eq!(world.account.vpcs().len(), 1, "{action}");
-        refuse(&world, &[]);
-        world.rest();
-        assert!(world.account.is_empty() && world.cluster().is_none(), "{action}");
+        assert_eq!((world.account.classic_load_balancers().len(), world.account.vpcs().len()), (1, 1), "{action}");
+        world.account.set(|account| account.refused_describes.clear());
+        world.assert_gone();
     }
     let mut world = World::new(CLASSIC);
     let attributes = "DescribeClassicLoadBalancerAttributes".to_owned();
     world.account.set(|account| account.refused_describes.extend([attributes]));
     world.rest_for(Duration::from_mins(10));
     assert!(world.status().provisioned(), "attributes are optional");
-}
-
-#[test]
-fn a_name_that_other_classic_load_balancers_have_is_a_conflict() {
-    let mut world = World::new(CLASSIC);
-    let vpc = world.account.add_vpc("10.9.0.0/16", Tags::new());
-    let subnet = world.account.add_subnet(&vpc, "10.9.0.0/24", "eu-west-1a", Tags::new());
-    world.account.add_classic_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
-    world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.condition(READY), "False/Conflict");
-    assert!(world.message(READY).contains(&vpc), "{}", world.message(READY));
-    assert!(world.account.foreign_writes().is_empty());
-    assert!(world.account.remove_classic_load_balancer(NAME));
-    world.rest();
-    assert!(world.status().provisioned());
-}
-
-#[test]
-fn a_classic_load_balancer_of_others_keeps_the_vpc_and_is_named() {
-    for spec in [CLASSIC, NLB] {
-        keeps_the_vpc(World::aged(spec));
-    }
-}
-
-fn keeps_the_vpc(mut world: World) {
-    let vpc = world.account.vpcs()[0].id.clone();
-    let subnet = world.account.subnets()[0].id.clone();
-    let tags = Tags::from([("kubernetes.io/cluster/dev".to_owned(), "owned".to_owned())]);
-    world.account.add_classic_load_balancer("a1b2", &vpc, &[&subnet], tags);
-    world.delete();
-    world.rest_for(Duration::from_mins(20));
-    let message = world.message(ConditionType::VpcReady);
-    assert!(message.contains("a1b2"), "{message}");
-    assert!(world.account.foreign_writes().is_empty());
-    assert!(world.account.remove_classic_load_balancer("a1b2"));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
 }
 
 #[test]

@@ -12,10 +12,7 @@ use super::world::World;
 #[test]
 fn a_deleted_cluster_leaves_nothing_in_aws() {
     let mut world = World::built("region: eu-west-1");
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
-    assert!(world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -26,10 +23,7 @@ fn a_half_made_cluster_can_be_deleted_after_each_pass() {
         for _ in 0..passes {
             world.pass();
         }
-        world.delete();
-        world.rest();
-        assert!(world.account.is_empty(), "after {passes} passes: {:?}", world.account.contents());
-        assert!(world.cluster().is_none(), "after {passes} passes");
+        world.delete_completely();
     }
 }
 
@@ -44,8 +38,7 @@ fn machines_keep_the_network_until_they_are_gone() {
     assert_eq!(world.condition(ConditionType::Ready), "True/DeletionBlocked", "machines go on working");
     assert!(world.message(ConditionType::Ready).contains("dev-cp-0"));
     world.set_machines(&[]);
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -63,8 +56,7 @@ fn a_foreign_subnet_blocks_the_deletion_by_name_and_stays() {
     assert_eq!(world.account.subnets().len(), 1, "everything else is deleted");
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_subnet(&foreign));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -115,8 +107,7 @@ fn what_uses_the_network_is_named_ten_minutes_after_the_deletion() {
     }
     assert!(world.account.remove_network_interface(&interface));
     assert!(world.account.remove_security_group(&of_user));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -131,8 +122,7 @@ fn a_deletion_needs_no_permission_to_describe_network_interfaces() {
     let message = world.message(ConditionType::SubnetsReady);
     assert!(message.contains("UnauthorizedOperation") && message.contains("DependencyViolation"), "{message}");
     assert!(world.account.remove_network_interface(&interface));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -150,9 +140,7 @@ fn nothing_is_called_for_a_cluster_for_which_nothing_was_made() {
 fn a_deletion_goes_on_without_the_cluster_object() {
     let mut world = World::built("region: eu-west-1");
     world.forget_owner();
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -160,9 +148,7 @@ fn a_surplus_gateway_goes_with_the_cluster() {
     let mut world = World::aged("region: eu-west-1");
     let tags = world.account.internet_gateways()[0].tags.clone();
     world.account.add_internet_gateway(None, tags);
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -175,8 +161,7 @@ fn a_refused_deletion_of_a_young_resource_is_not_its_end() {
     world.delete();
     world.pass();
     world.account.set(|account| account.hidden = Duration::from_secs(55));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -191,8 +176,7 @@ fn no_observation_that_fails_ends_a_deletion() {
     }
     assert!(world.cluster().is_some(), "what AWS does not show may be there");
     world.account.set(|account| account.refused_describes.clear());
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -203,6 +187,5 @@ fn a_young_vpc_that_its_deletion_does_not_find_is_looked_for() {
     world.account.fail(world.account.calls(), Fault::Refused("InvalidVpcID.NotFound"));
     world.pass();
     world.account.set(|account| account.hidden = Duration::from_secs(55));
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+    world.assert_gone();
 }

@@ -168,9 +168,7 @@ fn a_vpc_that_vanished_is_not_made_anew() {
     assert_eq!(world.condition(ConditionType::VpcReady), "False/NotFound");
     assert!(world.message(ConditionType::VpcReady).contains(&vpc));
     assert_eq!(world.account.calls(), calls);
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]

@@ -270,9 +270,7 @@ fn whoever_has_something_in_aws_has_the_finalizer() {
     let mut world = World::aged("region: eu-west-1");
     world.edit(|cluster| cluster.metadata.finalizers = None);
     world.rest();
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "what was made is deleted");
+    world.delete_completely();
 }
 
 /// A world with the AWS resources of `world`, and with a new AWSCluster for a Cluster of the same name.

@@ -75,25 +75,6 @@ fn what_the_spec_no_longer_names_goes_and_what_others_made_stays() {
 }
 
 #[test]
-fn a_lost_load_balancer_is_never_silently_replaced() {
-    let mut world = World::aged(NLB);
-    assert!(world.account.remove_load_balancer(&balancer(&world, NAME).arn));
-    world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.condition(READY), "False/Failed");
-    assert!(world.message(READY).contains("endpoint of the cluster"), "{}", world.message(READY));
-    assert_eq!(world.condition(ConditionType::Ready), "False/Failed");
-    assert!(world.account.load_balancers().is_empty());
-    // The same holds after a lost status.
-    world.lose_status();
-    world.rest_for(Duration::from_mins(15));
-    assert!(world.account.load_balancers().is_empty());
-    assert_eq!(world.condition(READY), "False/Failed");
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
-}
-
-#[test]
 fn a_target_group_of_capa_is_adopted_by_its_listener() {
     let mut world = World::aged(NLB);
     let ours = group(&world, 6443);
@@ -235,21 +216,6 @@ fn a_provisioned_cluster_stays_ready_while_aws_does_not_answer() {
     world.delete();
     world.pass();
     assert_eq!(world.condition(ConditionType::Ready), "True/DeletionBlocked");
-}
-
-#[test]
-fn another_load_balancer_with_the_tag_is_named_and_goes_with_the_cluster() {
-    let mut world = World::aged(NLB);
-    let (vpc, subnet) = (world.account.vpcs()[0].id.clone(), world.account.subnets()[0].id.clone());
-    let tags = balancer(&world, NAME).tags;
-    let arn = world.account.add_load_balancer("copy", &vpc, &[&subnet], tags);
-    world.rest_for(Duration::from_mins(15));
-    assert_eq!(world.condition(READY), "False/Conflict");
-    assert!(world.message(READY).contains(&arn), "{}", world.message(READY));
-    assert_eq!(world.account.foreign_writes(), []);
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
 }
 
 #[test]

@@ -210,21 +210,6 @@ fn the_endpoint_waits_until_its_name_resolves_unless_the_spec_says_otherwise() {
 }
 
 #[test]
-fn a_name_that_others_use_is_a_conflict() {
-    let mut world = World::new(NLB);
-    let vpc = world.account.add_vpc("10.9.0.0/16", Tags::new());
-    let subnet = world.account.add_subnet(&vpc, "10.9.0.0/24", "eu-west-1a", Tags::new());
-    let theirs = world.account.add_load_balancer(NAME, &vpc, &[&subnet], Tags::new());
-    world.rest_for(Duration::from_mins(5));
-    assert_eq!(world.condition(READY), "False/Conflict");
-    assert!(world.message(READY).contains(&theirs), "{}", world.message(READY));
-    assert!(world.account.foreign_writes().is_empty());
-    assert!(world.account.remove_load_balancer(&theirs));
-    world.rest();
-    assert!(world.status().provisioned());
-}
-
-#[test]
 fn a_load_balancer_that_aws_cannot_make_is_named() {
     let mut world = World::new(NLB);
     world.account.fail_load_balancers(1, "no free addresses");
@@ -304,26 +289,7 @@ fn wrong_settings_are_named_before_anything_is_made() {
 #[test]
 fn the_cluster_is_deleted_with_its_load_balancers() {
     let mut world = World::aged(&with_secondary("additionalListeners: [{port: 8132}]"));
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
-    assert!(world.cluster().is_none());
-}
-
-#[test]
-fn a_load_balancer_of_others_keeps_the_vpc_and_is_named() {
-    let mut world = World::aged(NLB);
-    let vpc = world.account.vpcs()[0].id.clone();
-    let subnet = world.account.subnets()[0].id.clone();
-    let tags = Tags::from([("kubernetes.io/cluster/dev".to_owned(), "owned".to_owned())]);
-    let of_service = world.account.add_load_balancer("a1b2", &vpc, &[&subnet], tags);
-    world.delete();
-    world.rest_for(Duration::from_mins(20));
-    assert!(world.message(ConditionType::VpcReady).contains(&of_service), "{}", world.message(ConditionType::VpcReady));
-    assert!(world.account.load_balancers().iter().any(|balancer| balancer.arn == of_service));
-    assert!(world.account.remove_load_balancer(&of_service));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -335,8 +301,7 @@ fn a_deletion_waits_for_an_observation_at_target_groups() {
     world.rest_for(Duration::from_mins(15));
     assert_eq!(world.account.vpcs().len(), 1, "the VPC stays until the observation succeeds");
     world.account.set(|account| account.refused_describes.clear());
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]

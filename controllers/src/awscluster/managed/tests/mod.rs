@@ -2,6 +2,7 @@
 
 mod address_pools;
 mod balancers;
+mod both_generations;
 mod brought;
 mod brought_changes;
 mod cidr_blocks;

@@ -192,8 +192,7 @@ fn addresses_that_aws_does_not_show_hold_up_no_cluster_that_has_them() {
     assert!(world.cluster().is_some(), "an address may be left");
     assert!(world.message(ConditionType::NatGatewaysReady).contains("DescribeAddresses"));
     world.account.set(|account| account.refused_describes.clear());
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -221,9 +220,7 @@ fn a_second_gateway_with_the_tags_of_the_cluster_is_named() {
     world.pass();
     assert_eq!(world.condition(ConditionType::NatGatewaysReady), "False/Conflict");
     assert!(world.message(ConditionType::NatGatewaysReady).contains(&second));
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -273,9 +270,7 @@ fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
     world.rest();
     assert_eq!(world.condition(ConditionType::NatGatewaysReady), "True/Ready");
     assert_eq!(world.account.contents(), before);
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -289,6 +284,5 @@ fn a_lost_status_ends_no_deletion_while_aws_shows_no_addresses() {
     let message = world.message(ConditionType::NatGatewaysReady);
     assert!(message.contains("DescribeAddresses"), "{message}");
     world.account.set(|account| account.refused_describes.clear());
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
+    world.assert_gone();
 }

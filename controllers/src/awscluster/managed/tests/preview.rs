@@ -229,8 +229,7 @@ fn a_provisioned_cluster_that_only_plans_works_on_and_is_deleted_later() {
     assert!(world.status().plan.is_some_and(|plan| plan.contains("DeleteVpc")));
     assert_eq!(world.account.calls(), calls);
     set_plan_only(&world, false);
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -281,6 +280,5 @@ fn a_cluster_that_only_plans_is_deleted_with_what_it_finds() {
     world.pass();
     assert!(world.cluster().is_some(), "the deletion waits");
     set_plan_only(&world, false);
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }

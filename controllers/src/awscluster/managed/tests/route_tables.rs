@@ -121,8 +121,7 @@ fn a_foreign_table_of_a_subnet_is_named_and_left() {
     assert!(world.message(ConditionType::VpcReady).contains(&foreign));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_route_table(&foreign));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]
@@ -141,8 +140,7 @@ fn a_table_that_a_foreign_subnet_uses_is_not_taken_from_it() {
     assert!(world.message(ConditionType::RouteTablesReady).contains(&foreign));
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_subnet(&foreign));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]

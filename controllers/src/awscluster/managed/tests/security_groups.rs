@@ -196,8 +196,7 @@ fn a_foreign_group_that_names_one_of_ours_blocks_the_deletion() {
     assert_eq!(world.condition(READY), "False/DeletionBlocked");
     assert!(world.account.foreign_writes().is_empty());
     assert!(world.account.remove_security_group(&foreign));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]

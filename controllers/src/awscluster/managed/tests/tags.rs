@@ -203,9 +203,7 @@ fn refused_tags_hold_nothing_else_up() {
     assert_eq!(world.condition(ConditionType::VpcReady), "True/Ready");
     assert!(world.message(ConditionType::VpcReady).starts_with("tags of VPC dev-vpc: "));
     assert_eq!(world.condition(ConditionType::Ready), "True/Ready");
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]

@@ -94,10 +94,7 @@ fn a_cluster_of_capa_is_taken_over_without_a_call() {
         let network = world.status().network.unwrap();
         assert_eq!(network.vpc.unwrap().id, world.account.vpcs()[0].id);
         assert_eq!(network.subnets.len(), 6);
-        world.delete();
-        world.rest();
-        assert!(world.account.is_empty(), "{:?}", world.account.contents());
-        assert!(world.cluster().is_none());
+        world.delete_completely();
     }
 }
 
@@ -122,10 +119,7 @@ fn ids_of_parts_that_capa_has_recorded_are_not_read() {
 #[test]
 fn a_cluster_of_capa_can_be_deleted_at_once() {
     let mut world = left_by_capa(REGION);
-    world.delete();
-    world.rest();
-    assert!(world.account.is_empty(), "{:?}", world.account.contents());
-    assert!(world.cluster().is_none());
+    world.delete_completely();
 }
 
 #[test]
@@ -208,8 +202,7 @@ fn nothing_in_a_vpc_without_the_tag_is_changed_or_deleted() {
     assert_eq!(world.account.calls(), calls, "{:?}", world.account.journal());
     assert!(world.cluster().is_some(), "the condition says what to do");
     assert!(world.account.set_tags(&vpc.id, vpc.tags));
-    world.rest();
-    assert!(world.account.is_empty() && world.cluster().is_none());
+    world.assert_gone();
 }
 
 #[test]

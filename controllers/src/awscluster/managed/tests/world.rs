@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use super::super::{KnownDetails, ManagedContext, PlanFacts, Preview, preview, reconcile};
 use crate::kubernetes_api::{ClusterKubernetes, Identity, Kubernetes, KubernetesError};
 use crate::machine_networks::MachineNetworks;
-use crate::testing::{FakeKubernetes, Journal, read};
+use crate::testing::{FakeKubernetes, Journal, read, status_and_reason};
 
 /// More polls than any pass needs, unless it waits for a process that has ended.
 const POLLS: usize = 100;
@@ -350,11 +350,21 @@ impl World {
         self.cluster().and_then(|cluster| cluster.status).unwrap_or_default()
     }
 
-    /// `status/reason` of a condition.
+    /// Deletes the cluster, and asserts that nothing of it is left.
+    pub(super) fn delete_completely(&mut self) {
+        self.delete();
+        self.assert_gone();
+    }
+
+    /// Runs passes until nothing is left to do, and asserts that nothing of the deleted cluster is left.
+    pub(super) fn assert_gone(&mut self) {
+        self.rest();
+        assert!(self.account.is_empty(), "{:?}", self.account.contents());
+        assert!(self.cluster().is_none());
+    }
+
     pub(super) fn condition(&self, condition: ConditionType) -> String {
-        let status = self.status();
-        let found = find(&status.conditions, condition);
-        found.map_or_else(|| "absent".to_owned(), |found| format!("{}/{}", found.status, found.reason))
+        status_and_reason(&self.status().conditions, condition)
     }
 
     pub(super) fn message(&self, condition: ConditionType) -> String {
