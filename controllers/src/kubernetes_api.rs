@@ -17,7 +17,7 @@ use capa_api::identity::{
 use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::network::MachineNetwork;
 use capa_api::network_mapping::AWSNetworkMapping;
-use capa_network::{Description, Field, Problem, SourceKind, Trust};
+use capa_network::{Description, Field, Problem, SourceKind, Trust, trust_of};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
@@ -105,12 +105,18 @@ pub struct SourceRead {
 impl SourceRead {
     /// A read of a kind that has this description.
     pub(crate) fn described_by(description: &Description, request: &SourceRequest, outcome: SourceOutcome) -> Self {
-        Self { trust: description.trust(&request.kind), fields: description.fields(request.role), outcome }
+        Self {
+            trust: description.trust(&request.kind),
+            fields: description.fields(&request.kind, request.role),
+            outcome,
+        }
     }
 
-    /// A read of a kind without a known description: the source could supply all placement fields.
-    pub(crate) fn of_unknown_shape(outcome: SourceOutcome) -> Self {
-        Self { trust: Trust::Placement, fields: Field::placement(), outcome }
+    /// A read of a kind without a known description: the source could supply all fields that objects of the kind may
+    /// supply.
+    pub(crate) fn of_unknown_shape(request: &SourceRequest, outcome: SourceOutcome) -> Self {
+        let trust = trust_of(&request.kind.group, &request.kind.kind);
+        Self { trust, fields: Field::allowed(trust), outcome }
     }
 }
 

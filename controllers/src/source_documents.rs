@@ -43,7 +43,7 @@ pub fn network_in_documents(
 fn read(documents: &[Value], request: &SourceRequest, selector: Option<&LabelSelector>) -> SourceRead {
     let by_mapping = match described_by_mapping(documents, request) {
         Ok(description) => description,
-        Err(outcome) => return SourceRead::of_unknown_shape(outcome),
+        Err(outcome) => return SourceRead::of_unknown_shape(request, outcome),
     };
     let kind = &request.kind;
     let objects: Vec<Value> = of_kind(documents, &kind.group, &kind.kind)
@@ -52,7 +52,7 @@ fn read(documents: &[Value], request: &SourceRequest, selector: Option<&LabelSel
         .collect();
     let publishes_network = objects.iter().any(|object| object.pointer("/status/network").is_some());
     let Some(description) = by_mapping.or_else(|| kind.built_in(publishes_network)) else {
-        return SourceRead::of_unknown_shape(SourceOutcome::Undescribed);
+        return SourceRead::of_unknown_shape(request, SourceOutcome::Undescribed);
     };
     if objects.is_empty() {
         return SourceRead::described_by(&description, request, SourceOutcome::NotFound);

@@ -75,11 +75,11 @@ impl Description {
     }
 
     /// The fields that objects of the kind can supply to machines of a role.
-    pub fn fields(&self, role: Option<MachineRole>) -> Vec<Field> {
+    pub fn fields(&self, kind: &SourceKind, role: Option<MachineRole>) -> Vec<Field> {
         match self {
             Self::Mapping(mapping) => mapping.fields(),
-            Self::Ack(kind) => kind.fields(role),
-            Self::Data | Self::Status => Field::placement(),
+            Self::Ack(ack) => ack.fields(role),
+            Self::Data | Self::Status => Field::allowed(self.trust(kind)),
         }
     }
 
@@ -263,6 +263,8 @@ mod tests {
         let landscape = kind("example.org", "Landscape");
         let table = [
             (Description::Status, kind(GROUP, "AWSCluster"), Trust::Authority),
+            (Description::Status, kind(GROUP, "AWSMachine"), Trust::Authority),
+            (Description::Status, kind("example.org", "AWSCluster"), Trust::Placement),
             (Description::Status, landscape.clone(), Trust::Placement),
             (Description::Data, kind("", "ConfigMap"), Trust::Placement),
             (mapped("region: self.a", ""), kind(GROUP, "AWSCluster"), Trust::Placement),
@@ -274,6 +276,15 @@ mod tests {
         }
         let ack = kind("elbv2.services.k8s.aws", "TargetGroup");
         assert_eq!(ack.built_in(false).unwrap().trust(&ack), Trust::Placement);
+    }
+
+    #[test]
+    fn the_fields_of_an_object_that_cannot_be_read_follow_from_the_trust() {
+        for (group, name, supplies_identity) in [(GROUP, "AWSCluster", true), ("example.org", "Landscape", false)] {
+            let fields = Description::Status.fields(&kind(group, name), None);
+            assert_eq!(fields.contains(&Field::IdentityRef), supplies_identity, "{name}");
+            assert!(fields.contains(&Field::Region), "{name}");
+        }
     }
 
     #[test]

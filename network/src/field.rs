@@ -2,6 +2,8 @@
 
 use strum::VariantArray;
 
+use crate::Trust;
+
 /// A field of the network contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray)]
 pub enum Field {
@@ -61,9 +63,9 @@ impl Field {
         matches!(self, Self::ControlPlaneTargets | Self::IdentityRef | Self::InstanceProfiles | Self::BootstrapStorage)
     }
 
-    /// All fields that any source may supply.
-    pub fn placement() -> Vec<Self> {
+    /// The fields that a source of this trust may supply.
+    pub fn allowed(trust: Trust) -> Vec<Self> {
         let fields = Self::VARIANTS.iter().copied();
-        fields.filter(|field| !field.is_authority()).collect()
+        fields.filter(|field| trust == Trust::Authority || !field.is_authority()).collect()
     }
 }

@@ -289,7 +289,10 @@ mod tests {
             Source {
                 name: "N/n".into(),
                 trust: Trust::Placement,
-                contribution: Contribution::Unusable { problem: problem.clone(), fields: Field::placement() },
+                contribution: Contribution::Unusable {
+                    problem: problem.clone(),
+                    fields: Field::allowed(Trust::Placement),
+                },
             },
             source("B/b", Trust::Authority, "{region: eu-west-1}"),
         ]);

@@ -20,16 +20,3 @@ const AUTHORITIES: [(&str, &str); 2] = [(GROUP, "AWSMachine"), (GROUP, "AWSClust
 pub fn trust_of(group: &str, kind: &str) -> Trust {
     if AUTHORITIES.contains(&(group, kind)) { Trust::Authority } else { Trust::Placement }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_own_kinds_hold_authority() {
-        assert_eq!(trust_of(GROUP, "AWSCluster"), Trust::Authority);
-        assert_eq!(trust_of(GROUP, "AWSMachine"), Trust::Authority);
-        assert_eq!(trust_of("example.org", "AWSCluster"), Trust::Placement);
-        assert_eq!(trust_of("", "ConfigMap"), Trust::Placement);
-    }
-}

@@ -225,7 +225,7 @@ impl NetworkKubernetes for Manager {
         };
         Ok(SourceRead {
             trust: Description::Status.trust(&request.kind),
-            fields: Description::Status.fields(request.role),
+            fields: Description::Status.fields(&request.kind, request.role),
             outcome,
         })
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capa_cloud::Timing;
-use capa_network::{Field, Trust};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -217,14 +216,11 @@ impl Reading {
 
 fn failed(key: &Key, why: &str) -> SourceRead {
     let Key { namespace, request, .. } = key;
-    SourceRead {
-        trust: Trust::Placement,
-        fields: Field::placement(),
-        outcome: SourceOutcome::Unreadable {
-            code: None,
-            text: format!("failed to read {request} in namespace {namespace}: {why}"),
-        },
-    }
+    let outcome = SourceOutcome::Unreadable {
+        code: None,
+        text: format!("failed to read {request} in namespace {namespace}: {why}"),
+    };
+    SourceRead::of_unknown_shape(request, outcome)
 }
 
 /// Whether no machine waits for a change of the source.
@@ -251,6 +247,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use capa_api::contract::ContractReference;
+    use capa_network::Trust;
 
     use super::*;
     use crate::kubernetes_api::NetworkReaderKind;

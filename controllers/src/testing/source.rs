@@ -35,7 +35,7 @@ impl FakeSource {
                 SourceOutcome::Described { name, network }
             }
         };
-        SourceRead { trust: description.trust(&request.kind), fields: description.fields(request.role), outcome }
+        SourceRead::described_by(&description, request, outcome)
     }
 }
 

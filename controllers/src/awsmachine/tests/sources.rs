@@ -1,10 +1,9 @@
 //! The network of machines from `spec.networkSources`.
 
 use capa_api::conditions::ConditionType::NetworkReady;
-use capa_api::machine::InstanceState;
 use serde_json::json;
 
-use super::{FIRST, SPEC, Scene, unanswered};
+use super::{SPEC, Scene};
 use crate::kubernetes_api::SourceOutcome;
 use crate::testing::{FakeSource, read};
 
@@ -93,6 +92,22 @@ async fn a_source_that_the_machine_does_not_need_stops_nothing() {
 }
 
 #[tokio::test]
+async fn an_aws_cluster_that_cannot_be_read_might_have_the_identity() {
+    let whole_placement = "{region: eu-west-1, clusterTag: dev, vpc: {id: vpc-00000001}, sshKeyName: key, \
+        subnets: [{id: subnet-0000000a, availabilityZone: eu-west-1a}], additionalTags: {team: a}, \
+        securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000a], worker: [sg-0000000a]}, \
+        imageLookup: {org: '111122223333'}}";
+    let under_aws_cluster = Scene::with_spec(&format!("{SPEC}, {SOURCES}"));
+    for (scene, launches) in [(under_aws_cluster, 0), (scene(SOURCES), 1)] {
+        let network = FakeSource::Object(json!({"data": {"network.yaml": whole_placement}}));
+        scene.kubernetes.put_source("network", network);
+        scene.kubernetes.put_source("dev", SourceOutcome::Forbidden);
+        scene.pass().await;
+        assert_eq!(scene.aws.launches().len(), launches);
+    }
+}
+
+#[tokio::test]
 async fn sources_of_another_role_are_not_read() {
     let scene =
         scene(&format!("{}, {{kind: ConfigMap, name: gone, role: ControlPlane}}]", SOURCES.trim_end_matches(']')));
@@ -138,8 +153,7 @@ async fn system_tags_of_a_source_are_refused() {
 async fn a_source_swapped_after_the_record_changes_no_launch() {
     let scene = scene(SOURCES);
     scene.kubernetes.put_source("network", config_map("subnet-0000000a", ""));
-    scene.aws.fail_next("RunInstances", unanswered("RunInstances"));
-    scene.pass().await;
+    scene.unanswered_launch().await;
     scene.kubernetes.put_source("network", config_map("subnet-0000000b", ""));
     scene.after(super::RETRY).await;
     let launches = scene.aws.launches();
@@ -155,9 +169,6 @@ async fn a_running_machine_survives_its_source_and_can_be_deleted() {
     scene.kubernetes.put_source("network", SourceOutcome::NotFound);
     let pass = scene.pass().await;
     assert_eq!(pass.condition(capa_api::conditions::ConditionType::Ready), "True/Ready");
-    scene.delete();
-    scene.pass().await;
-    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
-    let gone = scene.pass().await;
+    let gone = scene.delete_with_instance().await;
     assert!(gone.machine.is_none(), "the machine is released without its source");
 }
