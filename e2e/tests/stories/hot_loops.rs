@@ -78,11 +78,12 @@ const TROUBLES: [Trouble; 10] = [
         fault: || Fault::on("RunInstances").error("SomethingNobodyHasHeardOf"),
         ..REFUSED_LAUNCH
     },
+    // Machines of one template ask together: at most three times in each of the three zones.
     Trouble {
         name: "no-capacity",
         machines: 10,
         fault: || Fault::on("RunInstances").error("InsufficientInstanceCapacity"),
-        launches_a_machine: 10,
+        launches_a_machine: 1,
         ..REFUSED_LAUNCH
     },
     Trouble {

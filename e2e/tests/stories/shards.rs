@@ -14,13 +14,20 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::machines::INLINE;
-use super::scenario::{CORE, OURS, Scenario, run_story};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story};
 
 /// The label that `--watch-filter` selects by.
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 
 /// The machines of each shard.
 const MACHINES: usize = 5;
+
+/// The shares of AWS's rates that a manager uses: `--aws-rate-share` and `--aws-launch-rate-share`.
+type Shares = [&'static str; 2];
+/// The defaults, which fit a manager that is alone in an account.
+const WHOLE: Shares = ["0.5", "1"];
+/// Half of them, as docs/scale.md gives them to each of two shards.
+const HALF: Shares = ["0.25", "0.5"];
 
 /// A machine that gets the label of another shard belongs to its manager, which does not launch it again.
 async fn moves(scenario: &Scenario, machine: &str, to: &Shard) -> anyhow::Result<()> {
@@ -46,10 +53,10 @@ struct Shard {
 
 impl Shard {
     /// Starts the manager of the shard with the flags of `config/shard`, and with the permissions on its Lease there.
-    async fn start(scenario: &Scenario, name: &'static str) -> anyhow::Result<Self> {
+    async fn start(scenario: &Scenario, name: &'static str, shares: Shares) -> anyhow::Result<Self> {
         let key = scenario.aws().another_key();
         let mut builder = scenario.new_manager().leader_election().credentials(key.clone());
-        for object in objects::parse(&rendered(name)?)? {
+        for object in objects::parse(&rendered(name, shares)?)? {
             if object.types.as_ref().is_some_and(|types| types.kind == "Deployment") {
                 for flag in own_flags(&object)? {
                     builder = builder.flag(flag);
@@ -119,16 +126,15 @@ impl Shard {
     }
 }
 
-/// The objects of `config/shard` for one value of the label and for half of what a single manager uses of AWS's rates,
-/// as clusterctl writes them.
-fn rendered(name: &str) -> anyhow::Result<String> {
+/// The objects of `config/shard` for one value of the label and these shares, as clusterctl writes them.
+fn rendered(name: &str, [rate_share, launch_rate_share]: Shares) -> anyhow::Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/shard");
     let mut yaml = kustomize(&folder)?;
     for (variable, value) in [
         (r#"CAPA_WATCH_FILTER:="""#, name),
         ("CAPA_WATCH_FILTER", name),
-        ("CAPA_AWS_RATE_SHARE:=0.5", "0.25"),
-        ("CAPA_AWS_LAUNCH_RATE_SHARE:=1", "0.5"),
+        ("CAPA_AWS_RATE_SHARE:=0.5", rate_share),
+        ("CAPA_AWS_LAUNCH_RATE_SHARE:=1", launch_rate_share),
     ] {
         let variable = format!("${{{variable}}}");
         ensure!(yaml.contains(&variable), "{variable} is missing in:\n{yaml}");
@@ -170,7 +176,7 @@ mod long_stories {
     fn two_shards_touch_their_own_and_no_other_object() -> anyhow::Result<()> {
         mostly_waits();
         run_story(Story::new("shards"), async |s| {
-            let (blue, green) = tokio::try_join!(Shard::start(s, "blue"), Shard::start(s, "green"))?;
+            let (blue, green) = tokio::try_join!(Shard::start(s, "blue", HALF), Shard::start(s, "green", HALF))?;
             let shards = [&blue, &green];
             try_join_all(shards.map(|shard| shard.cluster(s))).await?;
             let machines = 0..MACHINES;
@@ -181,8 +187,10 @@ mod long_stories {
                 shard.leads(s).await?;
                 shard.launched_only(s, machines.clone())?;
                 for number in machines.clone() {
-                    let looks = shard.manager.looked_at("awsmachine", &other.machine(number))?;
-                    ensure!(looks.is_empty(), "{} looked at {}", shard.name, other.machine(number));
+                    let looked_at =
+                        |machine: &str| anyhow::Ok(!shard.manager.looked_at("awsmachine", machine)?.is_empty());
+                    ensure!(looked_at(&shard.machine(number))?, "{} has no pass over machine {number}", shard.name);
+                    ensure!(!looked_at(&other.machine(number))?, "{} looked at {}", shard.name, other.machine(number));
                 }
             }
 
@@ -193,10 +201,60 @@ mod long_stories {
             s.machine_ready(&green.machine(MACHINES)).await?;
             let waits = s.get(OURS, "AWSMachine", &blue.machine(MACHINES)).await?;
             ensure!(waits.data["status"].is_null() && waits.metadata.finalizers.is_none(), "{waits:?}");
-            let again = Shard::start(s, "blue").await?;
+            let again = Shard::start(s, "blue", HALF).await?;
             s.machine_ready(&again.machine(MACHINES)).await?;
             again.launched_only(s, more)?;
             moves(s, &green.machine(0), &again).await
+        })
+    }
+}
+
+/// What depends on real time, because AWS's rates do.
+mod timed_stories {
+    use super::*;
+
+    /// The machines of each shard. They take 20 s of EC2's bucket of RunInstances.
+    const MANY: usize = 22;
+
+    /// Lets two shards with these shares launch and terminate their machines at once. Returns the calls that EC2's
+    /// buckets refuse.
+    async fn throttled(s: &Scenario, shares: Shares) -> anyhow::Result<usize> {
+        let (blue, green) = tokio::try_join!(Shard::start(s, "blue", shares), Shard::start(s, "green", shares))?;
+        let both = [&blue, &green];
+        try_join_all(both.map(|shard| shard.cluster(s))).await?;
+        let aws = s.aws();
+        aws.throttle(1);
+        let mark = aws.mark();
+        try_join_all(both.map(|shard| shard.machines(s, 0..MANY))).await?;
+        s.machines_ready_within(2 * MANY, 6 * WITHIN).await?;
+        for shard in both {
+            shard.launched_only(s, 0..MANY)?;
+        }
+        let names: Vec<String> = both.iter().flat_map(|shard| (0..MANY).map(|number| shard.machine(number))).collect();
+        try_join_all(names.iter().map(|name| s.begin_deletion(CORE, "Machine", name))).await?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        s.gone_within(6 * WITHIN, OURS, "AWSMachine", &names).await?;
+        let calls = aws.journal_since(mark);
+        Ok(calls.matching(|call| call.error.as_deref() == Some("RequestLimitExceeded")).len())
+    }
+
+    #[test]
+    fn two_shards_with_half_the_rates_keep_within_those_of_an_account() -> anyhow::Result<()> {
+        run_story(Story::new("shard-rates"), async |s| {
+            let throttled = throttled(s, HALF).await?;
+            // A computer that stands still for a second bunches calls together.
+            ensure!(throttled <= 2, "{throttled} calls were throttled");
+            Ok(())
+        })
+    }
+
+    /// The control of the story above: with the shares of a manager that is alone, EC2 refuses calls.
+    #[test]
+    fn two_shards_with_the_whole_rates_each_exceed_those_of_an_account() -> anyhow::Result<()> {
+        run_story(Story::new("whole-rates"), async |s| {
+            let throttled = throttled(s, WHOLE).await?;
+            ensure!(throttled > 2, "only {throttled} calls were throttled");
+            Ok(())
         })
     }
 }

@@ -5,6 +5,7 @@ use crate::life::Life;
 use crate::meters::number;
 use crate::provider::Provider;
 use crate::report::Report;
+use crate::troubles::{ThrottledMinute, WrongImage};
 
 /// From this many workers on, calls that do not grow with the number of workers no longer matter.
 const MANY: usize = 100;
@@ -35,8 +36,11 @@ pub(crate) fn goals(report: &Report) -> Vec<Goal> {
         measured: buckets.ratio(),
         most: 1.3,
     });
+    let of_minutes = report.throttled_minutes.iter().filter(|minute| minute.provider != Provider::Capa);
+    let of_images = report.wrong_images.iter().filter(|image| image.provider != Provider::Capa);
     let beside = here().flat_map(|life| beside_capa(life, report));
-    of_lives.chain(of_buckets).chain(beside).collect()
+    let goals = of_lives.chain(of_buckets).chain(of_minutes.flat_map(of_minute)).chain(of_images.flat_map(of_image));
+    goals.chain(beside).collect()
 }
 
 /// The goals of one life of this provider.
@@ -58,6 +62,30 @@ fn of_life(life: &Life) -> Vec<Goal> {
         goals.push(goal("AWS calls in an idle minute", number(idle.all_calls()) / minutes, 1.5));
     }
     goals
+}
+
+fn of_minute(minute: &ThrottledMinute) -> [Goal; 2] {
+    [
+        Goal {
+            what: "AWS calls per machine in a minute in which all are throttled".to_owned(),
+            measured: minute.calls_per_machine(),
+            most: 1.4,
+        },
+        Goal {
+            what: "time after this minute, divided by what EC2's buckets allow".to_owned(),
+            measured: minute.ratio(),
+            most: 1.3,
+        },
+    ]
+}
+
+fn of_image(image: &WrongImage) -> Vec<Goal> {
+    let goal =
+        |what: &str, measured, most| Goal { what: format!("wrong image: {what}"), measured: number(measured), most };
+    let (first, later) = image.launches.split_first().unwrap_or((&0, &[]));
+    let five_minutes = later.windows(5).map(|minutes| minutes.iter().sum()).max();
+    let later = five_minutes.map(|most| goal("RunInstances in any later five minutes", most, 1.0));
+    std::iter::once(goal("RunInstances in the first minute", *first, 3.0)).chain(later).collect()
 }
 
 /// The goals of a life beside the same life with CAPA. CPU time and memory say something only about a release.
@@ -101,6 +129,17 @@ mod tests {
         let mut many = life(MANY);
         many.created.calls = [("RunInstances".to_owned(), MANY), ("DescribeInstances".to_owned(), MANY)].into();
         assert_eq!(missed(&report(vec![many])), ["N=100: AWS calls per worker until all are ready"]);
+    }
+
+    #[test]
+    fn launches_with_a_wrong_image_are_counted_in_the_first_minute_and_in_five_later_ones() {
+        let missed = |launches: &[usize]| {
+            let image = WrongImage { provider: Provider::Here("p".into()), launches: launches.to_vec(), calls: vec![] };
+            missed(&Report { wrong_images: vec![image], ..Report::default() }).len()
+        };
+        assert_eq!(missed(&[2, 1, 0, 0, 0, 0, 1]), 0);
+        assert_eq!(missed(&[4, 1, 0, 0, 0, 0, 1]), 1);
+        assert_eq!(missed(&[2, 1, 0, 0, 1, 0, 1]), 1);
     }
 
     #[test]

@@ -63,6 +63,19 @@ impl Buckets {
     }
 }
 
+impl ThrottledMinute {
+    /// The calls in the minute, divided by the machines.
+    pub(crate) fn calls_per_machine(&self) -> f64 {
+        number(self.minute.all_calls()) / number(MACHINES_OF_THE_MINUTE)
+    }
+
+    /// The time from the end of the minute until all are ready, divided by the shortest one that the bucket of
+    /// RunInstances allows.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.recovered.seconds * REFILL / (number(MACHINES_OF_THE_MINUTE) - BURST)
+    }
+}
+
 /// A hundred machines against EC2's buckets.
 pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     let name = provider.name();
@@ -93,13 +106,13 @@ pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<Thro
     field.aws().throttle(1);
     let fault = field.aws().fault(Fault::on_everything().error("RequestLimitExceeded"));
     let mut follow = Follow::new(&field.aws_machines);
+    let start = meters::start(&field)?;
     field.create(machines, Storage::Inline).await?;
     eventually(DEADLINE, "the first throttled call", async || {
         ensure!(fault.hits() > 0, "AWS has not been called yet");
         Ok(())
     })
     .await?;
-    let start = meters::start(&field)?;
     // A plain sleep: the minute is what is measured.
     tokio::time::sleep(Duration::from_mins(1)).await;
     let minute = start.end(&field)?;
