@@ -112,11 +112,16 @@ impl SourceRead {
         }
     }
 
-    /// A read of a kind without a known description: the source could supply all fields that objects of the kind may
-    /// supply.
+    /// A read of a kind without a known description and without a mapping: the source could supply all fields that
+    /// objects of the kind may supply.
     pub(crate) fn of_unknown_shape(request: &SourceRequest, outcome: SourceOutcome) -> Self {
         let trust = trust_of(&request.kind.group, &request.kind.kind);
         Self { trust, fields: Field::allowed(trust), outcome }
+    }
+
+    /// A read with a mapping that is not known, and might allow authority: the source could supply all fields.
+    pub(crate) fn of_unknown_mapping(outcome: SourceOutcome) -> Self {
+        Self { trust: Trust::Placement, fields: Field::allowed(Trust::Authority), outcome }
     }
 }
 

@@ -41,16 +41,18 @@ pub(crate) fn resolve_names(
 }
 
 /// Keeps as many targets as a machine can have, because the API server would refuse a whole status with more of them.
-/// Returns the problem of the others.
-pub(crate) fn keep_allowed_count(targets: &mut Vec<ControlPlaneTarget>) -> Option<Problem> {
-    let count = targets.len();
-    targets.truncate(ControlPlaneTarget::MAX_COUNT);
+/// Returns a problem if some were left out. `place` is where the user names targets.
+pub(crate) fn keep_allowed_count(targets: &mut Vec<ControlPlaneTarget>, place: &str) -> Option<Problem> {
+    let (count, most) = (targets.len(), ControlPlaneTarget::MAX_COUNT);
+    if count <= most {
+        return None;
+    }
+    targets.truncate(most);
     let message = format!(
-        "the load balancers of the control plane forward to {count} target groups, of which a machine can have {}: name \
-         those of the API in controlPlaneTargets of the cluster's infrastructure object",
-        targets.len()
+        "the load balancers of the control plane forward to {count} target groups, of which a machine can have {most}: \
+         name those of the API in {place}"
     );
-    (count > targets.len()).then(|| Problem::new(Reason::InvalidSpec, message))
+    Some(Problem::new(Reason::InvalidSpec, message))
 }
 
 /// The targets in place of the name of a load balancer.
@@ -128,9 +130,9 @@ mod tests {
     #[test]
     fn more_targets_than_a_machine_can_have_are_left_out_and_counted() {
         let mut targets = vec![ControlPlaneTarget::target_group("arn:a"); ControlPlaneTarget::MAX_COUNT];
-        assert!(keep_allowed_count(&mut targets).is_none());
+        assert!(keep_allowed_count(&mut targets, "spec").is_none());
         targets.push(ControlPlaneTarget::target_group("arn:b"));
-        let problem = keep_allowed_count(&mut targets).unwrap();
+        let problem = keep_allowed_count(&mut targets, "spec").unwrap();
         assert_eq!(targets.len(), ControlPlaneTarget::MAX_COUNT);
         assert_eq!(problem.reason, Reason::InvalidSpec);
         let message = problem.message;

@@ -43,7 +43,7 @@ pub fn network_in_documents(
 fn read(documents: &[Value], request: &SourceRequest, selector: Option<&LabelSelector>) -> SourceRead {
     let by_mapping = match described_by_mapping(documents, request) {
         Ok(description) => description,
-        Err(outcome) => return SourceRead::of_unknown_shape(request, outcome),
+        Err(outcome) => return SourceRead::of_unknown_mapping(outcome),
     };
     let kind = &request.kind;
     let objects: Vec<Value> = of_kind(documents, &kind.group, &kind.kind)

@@ -132,9 +132,11 @@ fn recorded_lookup(cluster: &AWSCluster, owner: &Cluster) -> Option<NetworkLooku
 /// Whether a status is about the port of the API server. The targets behind load balancers depend on the port.
 fn is_of_port(cluster: &AWSCluster, owner: &Cluster, status: &AWSClusterStatus) -> bool {
     let spec = &cluster.spec;
-    let port = |endpoint: Option<PublishedEndpoint>| api_port(spec, endpoint.map(|endpoint| endpoint.port));
+    // A changed endpoint of the spec is another generation.
+    let port = |endpoint: Option<&PublishedEndpoint>| api_port(spec, endpoint.map(|endpoint| endpoint.port));
     let has_names = load_balancer::to_look_up(spec).is_some() || !load_balancer::named_among_targets(spec).is_empty();
-    !has_names || port(status.control_plane_endpoint.clone()) == port(published_endpoint(cluster, Some(owner)))
+    !has_names
+        || port(status.control_plane_endpoint.as_ref()) == port(published_endpoint(cluster, Some(owner)).as_ref())
 }
 
 /// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and

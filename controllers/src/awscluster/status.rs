@@ -92,12 +92,14 @@ pub(super) fn unmanaged(
     timing: &Timing,
     now: Timestamp,
 ) -> (AWSClusterStatus, Next) {
-    let before = cluster.status.clone().unwrap_or_default();
+    let mut before = cluster.status.clone().unwrap_or_default();
+    if !before.provisioned() && !is_of_region(cluster, &before) {
+        // The time of a failure in another region, or without a region, does not count.
+        conditions::remove(&mut before.conditions, ConditionType::NetworkReady);
+    }
     let Inputs { facts, resolution, checked, machines, deletion } = inputs;
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
-    let network_failing_for = network_failing_for
-        .map(|failing_for| if is_of_region(cluster, &before) { failing_for } else { Duration::ZERO });
     let failing_for = failing_for(&before, &identity, now).max(network_failing_for);
     let held_back = check_results::holds_back(cluster, checked.as_ref(), &before);
     let may_provision = may_provision(&cluster.spec, facts, network_failing_for, timing) && !held_back;

@@ -215,12 +215,15 @@ impl Reading {
 }
 
 fn failed(key: &Key, why: &str) -> SourceRead {
-    let Key { namespace, request, .. } = key;
+    let Key { namespace, request, mapping } = key;
     let outcome = SourceOutcome::Unreadable {
         code: None,
         text: format!("failed to read {request} in namespace {namespace}: {why}"),
     };
-    SourceRead::of_unknown_shape(request, outcome)
+    match mapping {
+        Some(_) => SourceRead::of_unknown_mapping(outcome),
+        None => SourceRead::of_unknown_shape(request, outcome),
+    }
 }
 
 /// Whether no machine waits for a change of the source.

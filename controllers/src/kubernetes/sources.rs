@@ -112,7 +112,7 @@ impl Requests {
         let described = self.described_by_mapping(request).await;
         let description = match described {
             Ok(description) => description,
-            Err(outcome) => return SourceRead::of_unknown_shape(request, outcome),
+            Err(outcome) => return SourceRead::of_unknown_mapping(outcome),
         };
         let known = description.clone().or_else(|| request.kind.built_in(false));
         let outcome = match self.fetch(namespace, request, description).await {

@@ -264,7 +264,7 @@ fn load_balancer_targets(
         (targets, _) => targets,
     };
     if let Targets::Known(targets) = &mut targets
-        && let Some(problem) = keep_allowed_count(targets)
+        && let Some(problem) = keep_allowed_count(targets, "spec.controlPlaneTargets")
     {
         problems.add_blocking(Blocked::ControlPlane, problem.reason, problem.message);
     }

@@ -1,6 +1,7 @@
+use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionStatus;
-use capa_cloud::CloudError;
 use capa_cloud::ec2::Subnet;
+use capa_cloud::{ApiLoadBalancer, CloudError};
 use serde_json::{Value, json};
 
 use super::*;
@@ -196,4 +197,21 @@ fn targets_behind_a_named_load_balancer_outlive_a_refused_lookup() {
     assert_eq!(targets(Some(published(&before))), before.control_plane_targets);
     // Without a known target group the name is published, and the machines look it up.
     assert_eq!(targets(None), spec.control_plane_targets);
+}
+
+#[test]
+fn more_targets_than_a_machine_can_have_block_the_control_plane() {
+    let groups: Vec<String> = (0..=ControlPlaneTarget::MAX_COUNT).map(|number| format!("arn:{number}")).collect();
+    let balancer = ApiLoadBalancer { kind: "network".into(), listeners: [(6443, groups)].into() };
+    let found = FoundNetwork {
+        named_load_balancers: [("api".to_owned(), Ok(Some(balancer)))].into(),
+        ..FoundNetwork::default()
+    };
+    let mut spec = spec(&json!({}));
+    spec.control_plane_targets =
+        vec![ControlPlaneTarget { load_balancer_name: Some("api".into()), ..ControlPlaneTarget::default() }];
+    let resolved = resolve(&spec, "dev", 6443, &NetworkLookup::Found(Box::new(found)), None);
+    assert_eq!(resolved.network.control_plane_targets.len(), ControlPlaneTarget::MAX_COUNT);
+    assert_eq!((resolved.blocked, resolved.condition.reason), (Some(Blocked::ControlPlane), Reason::InvalidSpec));
+    assert!(resolved.condition.message.contains("spec.controlPlaneTargets"), "{}", resolved.condition.message);
 }

@@ -291,16 +291,25 @@ async fn what_ailed_before_does_not_shorten_the_grace_of_a_lookup() {
 }
 
 #[tokio::test]
-async fn the_time_without_a_region_does_not_shorten_the_grace_of_a_lookup() {
-    let scene = Scene::new();
-    let without_region = NETWORK.replacen("region: eu-west-1, ", "", 1);
-    let held_back = scene.pass(&aws_cluster(&without_region)).await;
-    assert_eq!(held_back.condition(NETWORK_READY), "False/InvalidSpec");
-    scene.kubernetes.advance(Duration::from_secs(3600));
-    scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
-    let throttled = scene.edited(&held_back, NETWORK).await;
-    assert_eq!(throttled.condition(NETWORK_READY), "False/Throttled");
-    assert!(!throttled.status().provisioned());
+async fn the_time_before_the_region_of_the_spec_does_not_shorten_the_grace() {
+    for former in ["", "region: eu-west-2, "] {
+        let scene = Scene::new();
+        for _ in 0..40 {
+            scene.aws.fail_next("DescribeSubnets", refused("DescribeSubnets", "RequestLimitExceeded"));
+        }
+        let mut pass = scene.pass(&aws_cluster(&NETWORK.replacen("region: eu-west-1, ", former, 1))).await;
+        assert!(!pass.status().provisioned());
+        scene.kubernetes.advance(Duration::from_secs(45));
+        pass = scene.edited(&pass, NETWORK).await;
+        let mut waited = 0;
+        while !pass.status().provisioned() {
+            assert_eq!(pass.condition(NETWORK_READY), "False/Throttled", "{former}");
+            waited += pass.delay();
+            assert!(waited <= 60, "{former}: held back for longer than the grace");
+            pass = scene.after(&pass, Duration::from_secs(pass.delay())).await;
+        }
+        assert_eq!(waited, Timing::default().resolve_grace.as_secs(), "{former}");
+    }
 }
 
 #[tokio::test]

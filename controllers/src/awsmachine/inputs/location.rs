@@ -378,6 +378,6 @@ async fn resolve_targets(
     }
     let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
     resolved.retain(|target| target.load_balancer_name.is_none());
-    let excess = keep_allowed_count(&mut resolved);
+    let excess = keep_allowed_count(&mut resolved, "controlPlaneTargets of the network, in its source");
     (resolved, problems.into_iter().chain(excess).next())
 }

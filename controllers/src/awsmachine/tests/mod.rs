@@ -227,7 +227,6 @@ impl Scene {
         self.edit(|machine| machine.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
     }
 
-    /// The same objects with a new process, whose memory is empty.
     /// Deletes the machine, whose instance ends at once.
     async fn delete_with_instance(&self) -> Pass {
         self.delete();
@@ -236,6 +235,7 @@ impl Scene {
         self.pass().await
     }
 
+    /// The same objects with a new process, whose memory is empty.
     fn restart(&mut self) {
         self.context.memory = LaunchMemory::new("another");
     }

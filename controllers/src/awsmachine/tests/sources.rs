@@ -102,7 +102,8 @@ async fn an_aws_cluster_that_cannot_be_read_might_have_the_identity() {
         let network = FakeSource::Object(json!({"data": {"network.yaml": whole_placement}}));
         scene.kubernetes.put_source("network", network);
         scene.kubernetes.put_source("dev", SourceOutcome::Forbidden);
-        scene.pass().await;
+        let pass = scene.pass().await;
+        assert_eq!(pass.condition(NetworkReady) == "False/Forbidden", launches == 0);
         assert_eq!(scene.aws.launches().len(), launches);
     }
 }

@@ -198,6 +198,19 @@ async fn the_name_of_a_load_balancer_is_resolved_before_the_launch() {
 }
 
 #[tokio::test]
+async fn a_load_balancer_with_more_target_groups_than_a_machine_can_have_stops_the_launch() {
+    let scene = scene("[{loadBalancerName: api}]");
+    let groups: Vec<String> = (0..9).map(|number| GROUP.replace("/api/", &format!("/api-{number}/"))).collect();
+    let listeners: Vec<(i32, &str)> = groups.iter().map(|group| (6443, group.as_str())).collect();
+    scene.aws.load_balancer_with("api", &listeners);
+    let pass = scene.pass().await;
+    assert_eq!(pass.condition(ConditionType::NetworkReady), "False/InvalidSpec");
+    let message = pass.message(ConditionType::NetworkReady);
+    assert!(message.contains("forward to 9 target groups"), "{message}");
+    assert_eq!(scene.aws.launches().len(), 0);
+}
+
+#[tokio::test]
 async fn nothing_is_registered_before_its_address_is_on_record() {
     let scene = scene(&target_group());
     launch(&scene).await;

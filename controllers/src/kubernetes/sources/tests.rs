@@ -302,6 +302,24 @@ async fn a_mapping_that_cannot_be_used_stops_its_source_alone() {
     assert_eq!(server.asked(OBJECT), 0, "no object is read without a usable mapping");
 }
 
+#[tokio::test]
+async fn what_an_unread_object_could_supply_follows_from_its_kind_and_mapping() {
+    let server = Server::new();
+    server.refuse(403, "Forbidden", "landscapes is forbidden");
+    let aws_cluster =
+        ContractReference { api_group: capa_api::meta::GROUP.into(), kind: "AWSCluster".into(), name: "l".into() };
+    let landscape = SourceRequest::infrastructure(&named("Landscape", "l"));
+    let with_mapping = SourceRequest { mapping: Some("gone".into()), ..landscape.clone() };
+    for (asked, supplies_identity) in
+        [(SourceRequest::infrastructure(&aws_cluster), true), (landscape, false), (with_mapping, true)]
+    {
+        let read = request(&server.reader(), &asked).await;
+        assert!(!matches!(read.outcome, SourceOutcome::Described { .. }), "{asked}: {:?}", read.outcome);
+        assert!(read.fields.contains(&Field::Region), "{asked}");
+        assert_eq!(read.fields.contains(&Field::IdentityRef), supplies_identity, "{asked}");
+    }
+}
+
 /// The core group with ConfigMaps and Secrets.
 fn with_core(server: &Server) {
     let kind = |name: &str, kind: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"]});

@@ -1,5 +1,6 @@
 //! The set-up of AWS resources, and changes by other users.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_api::machine::InstanceState;
@@ -104,11 +105,10 @@ impl FakeAws {
 
     /// Adds a Network Load Balancer that forwards each port to a target group.
     pub(crate) fn load_balancer_with(&self, name: &str, listeners: &[(i32, &str)]) {
-        let listeners = listeners.iter();
-        let balancer = ApiLoadBalancer {
-            kind: "network".into(),
-            listeners: listeners.map(|(port, group)| (*port, vec![(*group).to_owned()])).collect(),
-        };
+        let mut balancer = ApiLoadBalancer { kind: "network".into(), listeners: BTreeMap::new() };
+        for (port, group) in listeners {
+            balancer.listeners.entry(*port).or_default().push((*group).to_owned());
+        }
         self.change(|region| region.load_balancer(name, balancer));
     }
 
