@@ -157,7 +157,7 @@ sim: require-rust ## Play simulated histories: SEEDS=100000 so many, SEED=7 one 
 	@$(CARGO) build --profile sim --package capa-simulation --bin sim
 	@"$(TARGET)/sim/sim" $(SIM_ARGUMENTS)
 
-# Compiled like `make sim`: these histories take twelve times as long in the build of the other tests.
+# Compiled like `make sim`: in the build of the other tests these histories take more than five times as long.
 .PHONY: sim-tests
 sim-tests: require-rust
 	@$(LINTED) hack/tests/run.sh --profile sim --package capa-simulation --tests -- long_stories::
