@@ -104,7 +104,7 @@ pub struct SourceRead {
 
 impl SourceRead {
     /// A read of a kind that has this description.
-    pub(crate) fn described_by(description: &Description, request: &SourceRequest, outcome: SourceOutcome) -> Self {
+    pub fn described_by(description: &Description, request: &SourceRequest, outcome: SourceOutcome) -> Self {
         Self {
             trust: description.trust(&request.kind),
             fields: description.fields(&request.kind, request.role),

@@ -223,11 +223,7 @@ impl NetworkKubernetes for Manager {
             SourceObjects::Named(name) => self.aws_cluster(name, request).await,
             SourceObjects::Selected(_) => SourceOutcome::NotFound,
         };
-        Ok(SourceRead {
-            trust: Description::Status.trust(&request.kind),
-            fields: Description::Status.fields(&request.kind, request.role),
-            outcome,
-        })
+        Ok(SourceRead::described_by(&Description::Status, request, outcome))
     }
 }
 

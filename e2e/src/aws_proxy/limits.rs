@@ -2,7 +2,7 @@
 //! publishes (<https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html>).
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::request::Request;
 
@@ -117,6 +117,12 @@ fn request_rate(action: &str, kind: Kind) -> Rate {
     }
 }
 
+/// The shortest time in which AWS accepts this many launches, one instance each, in one account and region.
+pub fn shortest_time_of_launches(launches: u32) -> Duration {
+    let rate = request_rate("RunInstances", Kind::Requests);
+    Duration::from_secs_f64((f64::from(launches) - rate.capacity).max(0.0) / rate.refill)
+}
+
 /// The number of instances that a call names or launches, and the rate of their bucket.
 fn resources(request: &Request) -> (f64, Option<Rate>) {
     let listed = request.parameters.keys().filter(|key| key.starts_with("InstanceId."));
@@ -135,7 +141,6 @@ fn resources(request: &Request) -> (f64, Option<Rate>) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::time::Duration;
 
     use super::super::protocol::Protocol;
     use super::super::request::CredentialScope;
@@ -178,6 +183,19 @@ mod tests {
         assert_eq!(admitted("CreateVpc", &[], 1), (50, 5));
         assert_eq!(admitted("RunInstances", &[], 2), (5, 4), "twice as fast");
         assert_eq!(admitted("RunInstances", &[], 0), (5, 0), "never");
+    }
+
+    #[test]
+    fn the_shortest_time_of_launches_is_what_the_buckets_allow() {
+        for (launches, seconds) in [(1, 0.0), (5, 0.0), (6, 0.5), (100, 47.5)] {
+            assert_eq!(shortest_time_of_launches(launches), Duration::from_secs_f64(seconds), "{launches}");
+        }
+        let start = Instant::now();
+        let mut limits = Limits::new(1);
+        let launch = request("RunInstances", &[]);
+        while limits.admit(&launch, start) {}
+        assert!(limits.admit(&launch, start + shortest_time_of_launches(6)));
+        assert!(!limits.admit(&launch, start + shortest_time_of_launches(6)));
     }
 
     #[test]

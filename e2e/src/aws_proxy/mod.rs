@@ -66,6 +66,7 @@ pub use answer::CALLER;
 pub use caller::AccessKey;
 pub use faults::Fault;
 pub use journal::{AssumedRole, Call, Fate, Journal, Mark, RawLaunch, digest};
+pub use limits::shortest_time_of_launches;
 pub use sessions::Session;
 use state::{KeyEntry, Shared};
 pub use unanswered::UnansweredLaunch;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use capa_e2e::aws_proxy::shortest_time_of_launches;
 use capa_e2e::{Story, eventually};
 use serde_json::json;
 
@@ -78,7 +79,7 @@ mod timed_stories {
             s.cluster("dev").await?;
             let calls = |mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
             s.machine_deployment("workers", "dev", 0).await?;
-            for machines in [10, 100] {
+            for machines in [10_u32, 100] {
                 let (mark, began) = (aws.mark(), Instant::now());
                 scale(s, machines).await?;
                 s.machines_ready_within(machines as usize, 6 * WITHIN).await?;
@@ -86,10 +87,9 @@ mod timed_stories {
                 report(&format!("{machines} machines are ready after {took:?}: {:?}", made.counts()))?;
                 let most = machines as usize * 6 / 5 + 10;
                 ensure!(made.len() <= most, "more than {most} calls: {:?}", made.counts());
-                // The bucket of RunInstances has five, and gets two a second.
-                let allowed = Duration::from_secs(u64::from(machines.saturating_sub(5)) / 2) + PENDING;
-                let most = allowed.mul_f32(1.3) + CREATION;
-                ensure!(took <= most, "{machines} machines took {took:?}, and EC2 allows {allowed:?}");
+                let shortest = shortest_time_of_launches(machines) + PENDING;
+                let longest = shortest.mul_f32(1.28) + CREATION;
+                ensure!(took <= longest, "{machines} machines took {took:?}, and EC2 allows {shortest:?}");
 
                 let mark = aws.mark();
                 scale(s, 0).await?;

@@ -301,9 +301,14 @@ impl Pass {
         self.events.iter().map(|event| event.reason.as_str()).collect()
     }
 
-    /// The place of the first such call among the calls of the pass.
-    fn order(&self, call: &str) -> Option<usize> {
-        self.calls.iter().position(|made| made == call)
+    fn called(&self, call: &str) -> bool {
+        self.calls.iter().any(|made| made == call)
+    }
+
+    /// Asserts that the pass made all these calls, and that the first one of each kind came in this order.
+    fn called_in_order(&self, calls: &[&str]) {
+        let first: Vec<_> = calls.iter().map(|call| self.calls.iter().position(|made| made == call)).collect();
+        assert!(first.iter().all(Option::is_some) && first.is_sorted(), "{calls:?} in {:?}", self.calls);
     }
 
     fn machine(&self) -> &AWSMachine {

@@ -60,8 +60,7 @@ fn user_data(scene: &Scene, launch: usize) -> String {
 async fn an_object_is_recorded_stored_and_then_launched_with() {
     let scene = scene("");
     let pass = scene.pass().await;
-    assert!(pass.order("write_status") < pass.order("PutObject"), "{:?}", pass.calls);
-    assert!(pass.order("PutObject") < pass.order("RunInstances"), "{:?}", pass.calls);
+    pass.called_in_order(&["write_status", "PutObject", "RunInstances"]);
     assert_eq!(keys(&scene), ["node/uid-m in the S3 bucket boot"]);
     let user_data = user_data(&scene, 0);
     assert!(user_data.contains("s3://boot/node/uid-m"), "{user_data}");

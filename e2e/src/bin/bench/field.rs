@@ -146,6 +146,14 @@ impl Field {
         at_once((0..count).map(create)).await
     }
 
+    /// Changes an annotation of the AWSCluster.
+    pub(crate) async fn annotate_cluster(&self) -> anyhow::Result<()> {
+        let clusters = self.environment.api(OURS, "AWSCluster").await?;
+        let changed = Patch::Merge(json!({"metadata": {"annotations": {"example.com/changed": "true"}}}));
+        clusters.patch(CLUSTER, &PatchParams::default(), &changed).await?;
+        Ok(())
+    }
+
     /// Marks all machines as joined: there are no nodes here.
     pub(crate) async fn join(&self, count: usize) -> anyhow::Result<()> {
         let join = |number: usize| async move {

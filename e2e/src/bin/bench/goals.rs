@@ -3,7 +3,6 @@
 use crate::field::Storage;
 use crate::life::Life;
 use crate::meters::number;
-use crate::provider::Provider;
 use crate::report::Report;
 use crate::troubles::{ThrottledMinute, WrongImage};
 
@@ -28,16 +27,16 @@ impl Goal {
 
 /// The goals of what was measured.
 pub(crate) fn goals(report: &Report) -> Vec<Goal> {
-    let here = || report.lives.iter().filter(|life| life.is_here());
+    let here = || report.lives.iter().filter(|life| life.provider.is_here());
     let of_lives = here().filter(|life| life.workers >= MANY).flat_map(of_life);
-    let of_buckets = report.buckets.iter().filter(|buckets| buckets.provider != Provider::Capa);
+    let of_buckets = report.buckets.iter().filter(|buckets| buckets.provider.is_here());
     let of_buckets = of_buckets.map(|buckets| Goal {
         what: "time against EC2's buckets, divided by what they allow".to_owned(),
         measured: buckets.ratio(),
         most: 1.3,
     });
-    let of_minutes = report.throttled_minutes.iter().filter(|minute| minute.provider != Provider::Capa);
-    let of_images = report.wrong_images.iter().filter(|image| image.provider != Provider::Capa);
+    let of_minutes = report.throttled_minutes.iter().filter(|minute| minute.provider.is_here());
+    let of_images = report.wrong_images.iter().filter(|image| image.provider.is_here());
     let beside = here().flat_map(|life| beside_capa(life, report));
     let goals = of_lives.chain(of_buckets).chain(of_minutes.flat_map(of_minute)).chain(of_images.flat_map(of_image));
     goals.chain(beside).collect()
@@ -50,10 +49,12 @@ fn of_life(life: &Life) -> Vec<Goal> {
         Storage::Inline => 1.3,
         Storage::SecretsManager => 2.4,
     };
+    let changed = life.per_worker(number(life.cluster_changed.all_calls()));
     let mut goals = vec![
         goal("AWS calls per worker until all are ready", life.calls_per_worker(), calls),
         goal("AWS calls per deleted worker", life.calls_per_deleted_worker(), 0.2),
         goal("status writes in the life of an AWSMachine", life.status_writes_per_worker(), 6.5),
+        goal("AWS calls per worker after a change of the AWSCluster", changed, 0.05),
         goal("AWS calls per worker after a restart", life.per_worker(number(life.restarted.all_calls())), 0.1),
     ];
     // A listing at the beginning or end of a short period would count for too much.
@@ -90,7 +91,7 @@ fn of_image(image: &WrongImage) -> Vec<Goal> {
 
 /// The goals of a life beside the same life with CAPA. CPU time and memory say something only about a release.
 fn beside_capa(here: &Life, report: &Report) -> Vec<Goal> {
-    let same = |life: &&Life| !life.is_here() && (life.workers, life.storage) == (here.workers, here.storage);
+    let same = |life: &&Life| !life.provider.is_here() && (life.workers, life.storage) == (here.workers, here.storage);
     let Some(capa) = report.lives.iter().find(same) else {
         return Vec::new();
     };
@@ -109,8 +110,34 @@ fn beside_capa(here: &Life, report: &Report) -> Vec<Goal> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::life::tests::life;
+    use crate::meters::Phase;
+    use crate::provider::Provider;
+
+    fn here() -> Provider {
+        Provider::Here(PathBuf::new())
+    }
+
+    /// A life of this provider in which nothing was counted.
+    fn life(workers: usize) -> Life {
+        Life {
+            provider: here(),
+            workers,
+            storage: Storage::Inline,
+            resident_before: 1,
+            resident: 1,
+            peak: 1,
+            half_seconds: 1.0,
+            created: Phase::default(),
+            joined: None,
+            idle: None,
+            cluster_changed: Phase::default(),
+            restarted: Phase::default(),
+            deleted: Phase::default(),
+        }
+    }
 
     fn report(lives: Vec<Life>) -> Report {
         Report { lives, ..Report::default() }
@@ -134,7 +161,7 @@ mod tests {
     #[test]
     fn launches_with_a_wrong_image_are_counted_in_the_first_minute_and_in_five_later_ones() {
         let missed = |launches: &[usize]| {
-            let image = WrongImage { provider: Provider::Here("p".into()), launches: launches.to_vec(), calls: vec![] };
+            let image = WrongImage { provider: here(), launches: launches.to_vec(), calls: vec![] };
             missed(&Report { wrong_images: vec![image], ..Report::default() }).len()
         };
         assert_eq!(missed(&[2, 1, 0, 0, 0, 0, 1]), 0);

@@ -1,4 +1,5 @@
-//! The life of a cluster's workers: they are created, join, stay, see the manager restart, and are deleted.
+//! The life of a cluster's workers: they are created, join, stay, see their AWSCluster change and the
+//! manager restart, and are deleted.
 
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(crate) struct Life {
     pub(crate) joined: Option<Phase>,
     /// A period without changes.
     pub(crate) idle: Option<Phase>,
+    /// Until the consequences of a change of the AWSCluster that does not concern machines are over.
+    pub(crate) cluster_changed: Phase,
     /// Until a new manager has looked at all machines.
     pub(crate) restarted: Phase,
     /// Until all machines are gone.
@@ -42,17 +45,13 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn is_here(&self) -> bool {
-        self.provider != Provider::Capa
-    }
-
     /// The head of the life's column.
     pub(crate) fn column(&self) -> String {
         let storage = match self.storage {
             Storage::Inline => "",
             Storage::SecretsManager => ", secret",
         };
-        let provider = if self.is_here() { "" } else { ", CAPA" };
+        let provider = if self.provider.is_here() { "" } else { ", CAPA" };
         format!("N={}{storage}{provider}", self.workers)
     }
 
@@ -124,6 +123,7 @@ pub(crate) async fn measure(
         None => None,
         Some(period) => Some(stay(&field, period).await?),
     };
+    let cluster_changed = change_cluster(&field).await?;
     let peak = field.memory()?.peak;
     let restarted = restart(&field, workers).await?;
     let deleted = delete(&field, &mut follow, workers).await?;
@@ -140,6 +140,7 @@ pub(crate) async fn measure(
         created,
         joined,
         idle,
+        cluster_changed,
         restarted,
         deleted,
     })
@@ -166,6 +167,16 @@ async fn stay(field: &Field, period: Duration) -> anyhow::Result<Phase> {
     let start = meters::start(field)?;
     // A plain sleep: the period is what is measured.
     tokio::time::sleep(period).await;
+    start.end(field)
+}
+
+/// Changes the AWSCluster in a way that does not concern its machines, and waits until no call follows.
+async fn change_cluster(field: &Field) -> anyhow::Result<Phase> {
+    field.quiet(QUIET).await?;
+    progress("  an annotation of the AWSCluster changes");
+    let start = meters::start(field)?;
+    field.annotate_cluster().await?;
+    field.quiet(QUIET).await?;
     start.end(field)
 }
 
@@ -207,29 +218,4 @@ async fn delete(field: &Field, follow: &mut Follow, workers: usize) -> anyhow::R
     let gone = follow.until("the end of all workers", deadline(workers), |count| count.all == 0);
     tokio::try_join!(field.delete(workers), gone)?;
     start.end(field)
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-
-    /// A life of this provider in which nothing was counted.
-    pub(crate) fn life(workers: usize) -> Life {
-        Life {
-            provider: Provider::Here(PathBuf::new()),
-            workers,
-            storage: Storage::Inline,
-            resident_before: 1,
-            resident: 1,
-            peak: 1,
-            half_seconds: 1.0,
-            created: Phase::default(),
-            joined: None,
-            idle: None,
-            restarted: Phase::default(),
-            deleted: Phase::default(),
-        }
-    }
 }

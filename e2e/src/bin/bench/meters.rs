@@ -37,8 +37,8 @@ pub(crate) struct Phase {
     pub(crate) writes: BTreeMap<String, usize>,
     /// Those which met a newer version of the object.
     pub(crate) conflicts: usize,
-    /// The writes of Cluster API core to all objects.
-    pub(crate) core_writes: usize,
+    /// The writes of Cluster API core to all objects, as `verb resource`.
+    pub(crate) core_writes: BTreeMap<String, usize>,
     pub(crate) manager_cpu_seconds: f64,
     pub(crate) api_server_cpu_seconds: f64,
     pub(crate) core_cpu_seconds: f64,
@@ -60,6 +60,19 @@ impl Phase {
     pub(crate) fn all_writes(&self) -> usize {
         self.writes.values().sum()
     }
+
+    /// The number of the writes of Cluster API core.
+    pub(crate) fn all_core_writes(&self) -> usize {
+        self.core_writes.values().sum()
+    }
+}
+
+fn by_verb<'a>(writes: impl Iterator<Item = &'a KubernetesWrite>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for write in writes {
+        *counts.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
+    }
+    counts
 }
 
 /// A count as a number that can be divided.
@@ -100,20 +113,17 @@ impl Start {
             *refused.entry(code).or_default() += 1;
         }
         let writes = field.world.writes()?;
-        let writes: Vec<&KubernetesWrite> = writes.iter().skip(self.writes).collect();
-        let ours =
-            |write: &&&KubernetesWrite| write.user == field.service_account() && write.namespace == field.namespace();
-        let mut by_verb = BTreeMap::new();
-        for write in writes.iter().filter(ours) {
-            *by_verb.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
-        }
+        let writes = writes.get(self.writes..).unwrap_or_default();
+        let is_ours =
+            |write: &&KubernetesWrite| write.user == field.service_account() && write.namespace == field.namespace();
+        let ours = || writes.iter().filter(is_ours);
         Ok(Phase {
             seconds,
             calls: journal.counts(),
             refused,
-            conflicts: writes.iter().filter(ours).filter(|write| write.code == 409).count(),
-            writes: by_verb,
-            core_writes: writes.iter().filter(|write| write.user == CORE).count(),
+            conflicts: ours().filter(|write| write.code == 409).count(),
+            writes: by_verb(ours()),
+            core_writes: by_verb(writes.iter().filter(|write| write.user == CORE)),
             manager_cpu_seconds: field.used()?.saturating_sub(self.manager).as_secs_f64(),
             api_server_cpu_seconds: field.world.used(API_SERVER)?.saturating_sub(self.api_server).as_secs_f64(),
             core_cpu_seconds: field.world.used(CLUSTER_API)?.saturating_sub(self.core).as_secs_f64(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 /// A provider that is measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) enum Provider {
     /// This provider, with the program of its manager.
     Here(PathBuf),
@@ -18,6 +18,11 @@ pub(crate) enum Provider {
 }
 
 impl Provider {
+    /// Whether this provider is the one of this repository.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
     /// The name in lines about the progress and in heads of columns.
     pub(crate) fn name(&self) -> &'static str {
         match self {

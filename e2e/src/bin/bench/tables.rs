@@ -20,8 +20,9 @@ pub(crate) fn markdown(report: &Report, goals: &[Goal]) -> String {
     );
     if !report.lives.is_empty() {
         text += &lives(&report.lives);
-        text += &actions(&report.lives);
-        text += &writes(&report.lives);
+        text += &counts("AWS calls", &report.lives, |phase| &phase.calls);
+        text += &counts("Kubernetes writes of the manager", &report.lives, |phase| &phase.writes);
+        text += &counts("Kubernetes writes of Cluster API core", &report.lives, |phase| &phase.core_writes);
     }
     text += &buckets(&report.buckets);
     text += &throttled_minutes(&report.throttled_minutes);
@@ -105,7 +106,7 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
             Some(format!("{:.1}", life.per_worker(number(life.created.all_writes()))))
         }),
         row("… of Cluster API core", &|life| {
-            Some(format!("{:.1}", life.per_worker(number(life.created.core_writes))))
+            Some(format!("{:.1}", life.per_worker(number(life.created.all_core_writes()))))
         }),
         row("manager RSS without machines, with all, peak, MiB", &|life| {
             let [before, with, peak] = [life.resident_before, life.resident, life.peak].map(mebibytes);
@@ -116,6 +117,9 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
             let factor = 600.0 / idle.seconds;
             Some(format!("{:.0}, {:.2}", calls(idle) * factor, idle.manager_cpu_seconds * factor))
         }),
+        row("the AWSCluster's annotation changes: AWS calls", &|life| {
+            Some(life.cluster_changed.all_calls().to_string())
+        }),
         row("restart: AWS calls, manager CPU seconds, seconds", &|life| {
             let restarted = &life.restarted;
             let (calls, cpu) = (restarted.all_calls(), restarted.manager_cpu_seconds);
@@ -125,7 +129,7 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
 }
 
 /// The phases of a life.
-const PHASES: [&str; 5] = ["created", "joined", "idle", "restart", "deleted"];
+const PHASES: [&str; 6] = ["created", "joined", "idle", "cluster changed", "restart", "deleted"];
 
 /// A phase of a life, where it was measured.
 fn phase<'a>(life: &'a Life, name: &str) -> Option<&'a Phase> {
@@ -133,18 +137,11 @@ fn phase<'a>(life: &'a Life, name: &str) -> Option<&'a Phase> {
         "created" => Some(&life.created),
         "joined" => life.joined.as_ref(),
         "idle" => life.idle.as_ref(),
+        "cluster changed" => Some(&life.cluster_changed),
         "restart" => Some(&life.restarted),
         "deleted" => Some(&life.deleted),
         _ => None,
     }
-}
-
-fn actions(lives: &[Life]) -> String {
-    counts("AWS calls", lives, |phase| &phase.calls)
-}
-
-fn writes(lives: &[Life]) -> String {
-    counts("Kubernetes writes of the manager", lives, |phase| &phase.writes)
 }
 
 /// A table of counts: a row for each phase and what is counted in it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use capa_e2e::aws_proxy::Fault;
+use capa_e2e::aws_proxy::{Fault, shortest_time_of_launches};
 use capa_e2e::eventually;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -15,15 +15,11 @@ use crate::progress;
 use crate::provider::Provider;
 
 /// The machines against EC2's buckets, and the time that their instances are pending.
-pub(crate) const MACHINES: usize = 100;
+pub(crate) const MACHINES: u32 = 100;
 pub(crate) const PENDING: Duration = Duration::from_secs(15);
 
-/// The published bucket of RunInstances: its size, and its refill per second.
-const BURST: f64 = 5.0;
-const REFILL: f64 = 2.0;
-
 /// The machines that meet a throttled minute.
-pub(crate) const MACHINES_OF_THE_MINUTE: usize = 50;
+pub(crate) const MACHINES_OF_THE_MINUTE: u32 = 50;
 
 /// The longest wait.
 const DEADLINE: Duration = Duration::from_mins(10);
@@ -66,13 +62,13 @@ impl Buckets {
 impl ThrottledMinute {
     /// The calls in the minute, divided by the machines.
     pub(crate) fn calls_per_machine(&self) -> f64 {
-        number(self.minute.all_calls()) / number(MACHINES_OF_THE_MINUTE)
+        number(self.minute.all_calls()) / f64::from(MACHINES_OF_THE_MINUTE)
     }
 
     /// The time from the end of the minute until all are ready, divided by the shortest one that the bucket of
     /// RunInstances allows.
     pub(crate) fn ratio(&self) -> f64 {
-        self.recovered.seconds * REFILL / (number(MACHINES_OF_THE_MINUTE) - BURST)
+        self.recovered.seconds / shortest_time_of_launches(MACHINES_OF_THE_MINUTE).as_secs_f64()
     }
 }
 
@@ -85,12 +81,12 @@ pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     field.aws().throttle(1);
     let mut follow = Follow::new(&field.aws_machines);
     let start = meters::start(&field)?;
-    let ready = follow.until("all machines", DEADLINE, all_ready(MACHINES));
-    tokio::try_join!(field.create(MACHINES, Storage::Inline), ready)?;
+    let ready = follow.until("all machines", DEADLINE, all_ready(MACHINES as usize));
+    tokio::try_join!(field.create(MACHINES as usize, Storage::Inline), ready)?;
     let created = start.end(&field)?;
     field.end().await?;
-    let queued = number(MACHINES) - BURST;
-    Ok(Buckets { provider: provider.clone(), bound_seconds: queued / REFILL + PENDING.as_secs_f64(), created })
+    let bound = shortest_time_of_launches(MACHINES) + PENDING;
+    Ok(Buckets { provider: provider.clone(), bound_seconds: bound.as_secs_f64(), created })
 }
 
 fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
@@ -99,7 +95,7 @@ fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
 
 /// Fifty machines that are created at the beginning of a minute in which every call is throttled.
 pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<ThrottledMinute> {
-    let machines = MACHINES_OF_THE_MINUTE;
+    let machines = MACHINES_OF_THE_MINUTE as usize;
     let name = provider.name();
     progress(&format!("{machines} machines meet a throttled minute, {name}: a world starts"));
     let field = Field::new(provider, "minute").await?;
