@@ -76,10 +76,9 @@ async fn serve(flags: &Flags, stop: CancellationToken) -> Result<()> {
     let runtime = Runtime::new(client.clone(), "capa-rs-fleet", "capa", &mut registry);
     let election = flags.process.election(&runtime, &flags.leader_elect_resource_name)?;
     let mut tasks = Tasks::new(stop, PROCESS_GRACE);
-    flags.process.serve_health(&runtime, &mut tasks).await?;
     let scope = flags.process.scope();
     let clusters = ObjectCache::start(&runtime, &mut tasks, scope.api(&client), scope.reconciled());
-    flags.process.serve_diagnostics(&client, registry, &mut tasks).await?;
+    flags.process.serve(&runtime, registry, &mut tasks).await?;
     let controller = controller(flags, &runtime, &clusters);
     let start = move |tasks: &mut Tasks| {
         let malformed = runtime.malformed.clone();

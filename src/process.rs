@@ -148,16 +148,18 @@ impl ProcessFlags {
         Ok(Some(LeaderElection::new(runtime.client.clone(), settings, &runtime.metrics)?))
     }
 
-    /// Serves liveness and readiness.
-    pub(crate) async fn serve_health(&self, runtime: &Runtime, tasks: &mut Tasks) -> Result<()> {
+    /// Serves metrics, and then liveness and readiness. All metrics and readiness gates must be registered before this
+    /// call: a process that answers `/readyz` before its first gate is registered is ready too early.
+    pub(crate) async fn serve(&self, runtime: &Runtime, registry: Registry, tasks: &mut Tasks) -> Result<()> {
+        self.serve_diagnostics(&runtime.client, registry, tasks).await?;
         let listener = listen::bind(&self.health_addr).await.context("--health-addr")?;
         let served = health::serve(listener, runtime.readiness.clone(), tasks.stop());
         tasks.spawn("health server", served);
         Ok(())
     }
 
-    /// Serves metrics unless the address is 0. All metrics must be registered before this call.
-    pub(crate) async fn serve_diagnostics(&self, client: &Client, registry: Registry, tasks: &mut Tasks) -> Result<()> {
+    /// Serves metrics unless the address is 0.
+    async fn serve_diagnostics(&self, client: &Client, registry: Registry, tasks: &mut Tasks) -> Result<()> {
         if self.diagnostics_address == NO_ADDRESS {
             return Ok(());
         }

@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Serves `/healthz` and `/readyz` until `stop`.
+/// Serves `/healthz` and `/readyz` until `stop`. All gates must have been added: without any, the process is ready.
 pub async fn serve(listener: TcpListener, readiness: Readiness, stop: CancellationToken) -> io::Result<()> {
     let router =
         Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(readyz)).with_state(readiness);

@@ -58,12 +58,11 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     };
     let clouds = SessionPool::new(options, &mut registry).await;
     let mut tasks = Tasks::new(stop.clone(), PROCESS_GRACE);
-    flags.process.serve_health(&runtime, &mut tasks).await?;
     let caches = controllers::start_caches(&runtime, &mut tasks, &flags.process.scope());
     machine_phases::count_phases(&caches.aws_machines, &mut registry);
     object_counts::count_objects(&caches, &mut registry);
     let orphans = orphans::OrphanCounts::register(&mut registry);
-    flags.process.serve_diagnostics(&client, registry, &mut tasks).await?;
+    flags.process.serve(&runtime, registry, &mut tasks).await?;
     let controllers = Wiring { runtime, caches, clouds: clouds.clone(), orphans, flags: flags.clone() };
     let leading = process::lead(election, |tasks| controllers.start(tasks), tasks.stop());
     tasks.spawn("controllers", leading);
