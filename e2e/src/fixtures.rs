@@ -1,6 +1,10 @@
 //! YAML of the objects around a machine that most stories need. Every story writes the objects of its own subject
 //! itself.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::json;
+
 use crate::{moto, user::Network};
 
 /// The secret in all bootstrap data. A test fails whose manager shows this text anywhere.
@@ -23,6 +27,19 @@ metadata: {{name: {name}}}
 stringData: {{format: cloud-config, value: {content}}}
 "
     )
+}
+
+/// The Secret with the kubeconfig of a Cluster, as Cluster API writes it.
+pub fn kubeconfig_secret(cluster: &str, kubeconfig: &str) -> String {
+    let labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "cluster.x-k8s.io/secret",
+        "metadata": {"name": format!("{cluster}-kubeconfig"), "labels": labels},
+        "data": {"value": BASE64_STANDARD.encode(kubeconfig)},
+    })
+    .to_string()
 }
 
 /// A Cluster on an infrastructure object of the same name, of the given kind of our API group. Without a kind it has

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use capa_e2e::{eventually, eventually_by_polling, fixtures};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -159,14 +157,7 @@ spec:
 
 /// Writes the kubeconfig of a Cluster, as Cluster API does.
 pub(super) async fn keep_kubeconfig(s: &Scenario, cluster: &str, kubeconfig: &str) -> anyhow::Result<()> {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
-        "metadata": {
-            "name": format!("{cluster}-kubeconfig"), "labels": {"cluster.x-k8s.io/cluster-name": cluster},
-        },
-        "data": {"value": BASE64_STANDARD.encode(kubeconfig)},
-    });
-    s.apply(&secret.to_string()).await
+    s.apply(&fixtures::kubeconfig_secret(cluster, kubeconfig)).await
 }
 
 /// The ClusterProfile once its cluster is found to be in this state.

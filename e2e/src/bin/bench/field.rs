@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use capa_e2e::aws_proxy::Account;
 use capa_e2e::user::{NetworkPlan, User};
 use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, objects};
@@ -71,11 +71,15 @@ impl Field {
             environment,
             world,
         };
+        // The management cluster stands in for the workload cluster: Cluster API core repeats its passes over each
+        // machine with an error if it reaches no API server.
+        let kubeconfig = std::fs::read_to_string(field.world.admin_kubeconfig())?;
         let filler = format!("#cloud-config\n# {}", "x".repeat(SECRET_BYTES));
         let objects = [
             provider.aws_cluster(CLUSTER, REGION, &network),
             fixtures::cluster(CLUSTER, Some("AWSCluster")),
             fixtures::bootstrap_secret(SECRET, &filler),
+            fixtures::kubeconfig_secret(CLUSTER, &kubeconfig),
         ];
         for object in objects {
             field.environment.apply(&object).await?;
@@ -154,11 +158,19 @@ impl Field {
         Ok(())
     }
 
-    /// Marks all machines as joined: there are no nodes here.
+    /// Creates the nodes of all machines.
     pub(crate) async fn join(&self, count: usize) -> anyhow::Result<()> {
+        let nodes = &self.environment.api("v1", "Node").await?;
         let join = |number: usize| async move {
-            let joined = Patch::Merge(json!({"status": {"nodeRef": {"name": name(number)}}}));
-            self.machines.patch_status(&name(number), &PatchParams::default(), &joined).await?;
+            let machine = self.aws_machines.get(&name(number)).await?;
+            let provider_id = machine.data.pointer("/spec/providerID").context("a machine without provider ID")?;
+            let node = json!({
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name(number)},
+                "spec": {"providerID": provider_id},
+            });
+            nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
             Ok(())
         };
         at_once((0..count).map(join)).await
