@@ -158,7 +158,8 @@ impl Field {
         Ok(())
     }
 
-    /// Creates the nodes of all machines.
+    /// Creates the nodes of all machines, and tells the Machines: Cluster API core misses a node that comes while its
+    /// cache lags, until the node changes again, as a real one does all the time.
     pub(crate) async fn join(&self, count: usize) -> anyhow::Result<()> {
         let nodes = &self.environment.api("v1", "Node").await?;
         let join = |number: usize| async move {
@@ -171,6 +172,8 @@ impl Field {
                 "spec": {"providerID": provider_id},
             });
             nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+            let joined = Patch::Merge(json!({"status": {"nodeRef": {"name": name(number)}}}));
+            self.machines.patch_status(&name(number), &PatchParams::default(), &joined).await?;
             Ok(())
         };
         at_once((0..count).map(join)).await
