@@ -36,9 +36,7 @@ pub(super) fn join(scene: &Scene) {
 async fn bootstrap_data_is_recorded_stored_and_then_launched_with() {
     let scene = Scene::with_spec(SPEC);
     let pass = scene.pass().await;
-    let calls: Vec<&str> = pass.calls.iter().map(String::as_str).collect();
-    let order = |call: &str| calls.iter().position(|made| made.contains(call));
-    assert!(order("CreateSecret") < order("RunInstances"), "{calls:?}");
+    pass.called_in_order(&["CreateSecret", "RunInstances"]);
     assert_eq!(names(&scene), [NAME]);
     let launch = scene.aws.launches().remove(0);
     let user_data = String::from_utf8(launch.user_data.expose().to_vec()).unwrap();

@@ -150,7 +150,7 @@ impl Field {
         at_once((0..count).map(create)).await
     }
 
-    /// Changes an annotation of the AWSCluster.
+    /// Gives the AWSCluster an annotation.
     pub(crate) async fn annotate_cluster(&self) -> anyhow::Result<()> {
         let clusters = self.environment.api(OURS, "AWSCluster").await?;
         let changed = Patch::Merge(json!({"metadata": {"annotations": {"example.com/changed": "true"}}}));

@@ -128,31 +128,28 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
     ]
 }
 
-/// The phases of a life.
-const PHASES: [&str; 6] = ["created", "joined", "idle", "cluster changed", "restart", "deleted"];
+/// Picks a phase of a life, if it was measured.
+type PickPhase = fn(&Life) -> Option<&Phase>;
 
-/// A phase of a life, where it was measured.
-fn phase<'a>(life: &'a Life, name: &str) -> Option<&'a Phase> {
-    match name {
-        "created" => Some(&life.created),
-        "joined" => life.joined.as_ref(),
-        "idle" => life.idle.as_ref(),
-        "cluster changed" => Some(&life.cluster_changed),
-        "restart" => Some(&life.restarted),
-        "deleted" => Some(&life.deleted),
-        _ => None,
-    }
-}
+/// The phases of a life.
+const PHASES: [(&str, PickPhase); 6] = [
+    ("created", |life| Some(&life.created)),
+    ("joined", |life| life.joined.as_ref()),
+    ("idle", |life| life.idle.as_ref()),
+    ("cluster changed", |life| Some(&life.cluster_changed)),
+    ("restart", |life| Some(&life.restarted)),
+    ("deleted", |life| Some(&life.deleted)),
+];
 
 /// A table of counts: a row for each phase and what is counted in it.
 fn counts(title: &str, lives: &[Life], of: impl Fn(&Phase) -> &BTreeMap<String, usize>) -> String {
     let mut rows = Vec::new();
-    for name in PHASES {
-        let phases = || lives.iter().filter_map(|life| phase(life, name));
+    for (name, phase) in PHASES {
+        let phases = || lives.iter().filter_map(phase);
         let keys: BTreeSet<&String> = phases().flat_map(|phase| of(phase).keys()).collect();
         rows.extend(keys.into_iter().map(|key| {
             row(&format!("{name}: {key}"), lives, |life| {
-                Some(of(phase(life, name)?).get(key).copied().unwrap_or_default().to_string())
+                Some(of(phase(life)?).get(key).copied().unwrap_or_default().to_string())
             })
         }));
     }
