@@ -18,9 +18,10 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Takes the values of the flags; an empty value means no restriction.
+    /// Takes the values of the flags. An empty value means no restriction, and so do two quotes, which are the empty
+    /// default of a variable of clusterctl.
     pub fn new(namespace: Option<String>, watch_filter: Option<String>) -> Self {
-        let given = |value: Option<String>| value.filter(|value| !value.is_empty());
+        let given = |value: Option<String>| value.filter(|value| !["", "\"\""].contains(&value.as_str()));
         Self { namespace: given(namespace), watch_filter: given(watch_filter) }
     }
 
@@ -62,7 +63,7 @@ mod tests {
     #[tokio::test]
     async fn empty_flags_restrict_nothing() {
         let client = FakeServer::default().client();
-        let everything = Scope::new(Some(String::new()), Some(String::new()));
+        let everything = Scope::new(Some(String::new()), Some("\"\"".to_owned()));
         assert!(everything.api::<Widget>(&client).resource_url().ends_with("/v1/widgets"));
         assert_eq!(everything.reconciled().label_selector, None);
     }

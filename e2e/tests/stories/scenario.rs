@@ -25,6 +25,8 @@ pub(crate) const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 pub(crate) const WITHIN: Duration = Duration::from_mins(4);
 /// The flag that divides every period and age of AWS access, for shorter waits with real servers.
 pub(crate) const FASTER: &str = "--timing-divisor=20";
+/// The flag of a manager that is alone in its world: it serves all namespaces, as an installation does.
+pub(crate) const EVERY_NAMESPACE: &str = "--namespace=";
 
 /// The namespace in which the manager looks for the Secrets of static identities: its own.
 pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";

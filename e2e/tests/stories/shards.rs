@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::machines::INLINE;
-use super::scenario::{CORE, OURS, Scenario, WITHIN, run_story};
+use super::scenario::{CORE, EVERY_NAMESPACE, OURS, Scenario, WITHIN, run_story};
 
 /// The label that `--watch-filter` selects by.
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
@@ -55,7 +55,7 @@ impl Shard {
     /// Starts the manager of the shard with the flags of `config/shard`, and with the permissions on its Lease there.
     async fn start(scenario: &Scenario, name: &'static str, shares: Shares) -> anyhow::Result<Self> {
         let key = scenario.aws().another_key();
-        let mut builder = scenario.new_manager().leader_election().credentials(key.clone());
+        let mut builder = scenario.new_manager().flag(EVERY_NAMESPACE).leader_election().credentials(key.clone());
         for object in objects::parse(&rendered(name, shares)?)? {
             if object.types.as_ref().is_some_and(|types| types.kind == "Deployment") {
                 for flag in own_flags(&object)? {
@@ -143,21 +143,15 @@ fn rendered(name: &str, [rate_share, launch_rate_share]: Shares) -> anyhow::Resu
     Ok(yaml)
 }
 
-/// The flags of a shard in its Deployment, with the variable of its environment as the kubelet fills it in: the others
-/// are about its pod.
+/// The flags of a shard in its Deployment; the others are about its pod.
 fn own_flags(deployment: &DynamicObject) -> anyhow::Result<Vec<String>> {
     let container = deployment.data.pointer("/spec/template/spec/containers/0");
     let container = container.context("the container")?;
     let arguments = container["args"].as_array().context("the arguments")?;
-    let mut environment = container["env"].as_array().context("the environment")?.iter();
-    let label = environment.find(|variable| variable["name"] == "CAPA_WATCH_FILTER");
-    let label = label.and_then(|variable| variable["value"].as_str()).context("the label")?;
     let own = ["--watch-filter=", "--aws-rate-share=", "--aws-launch-rate-share=", "--leader-elect-resource-name="];
     let flags = arguments.iter().filter_map(Value::as_str);
-    let flags: Vec<String> = flags
-        .filter(|flag| own.iter().any(|name| flag.starts_with(name)))
-        .map(|flag| flag.replace("$(CAPA_WATCH_FILTER)", label))
-        .collect();
+    let flags: Vec<String> =
+        flags.filter(|flag| own.iter().any(|name| flag.starts_with(name))).map(str::to_owned).collect();
     ensure!(flags.len() == own.len(), "the flags of a shard are {flags:?}");
     Ok(flags)
 }
@@ -169,13 +163,22 @@ async fn permit(scenario: &Scenario, mut object: DynamicObject) -> anyhow::Resul
     Ok(())
 }
 
+#[test]
+fn the_label_of_a_shard_may_be_a_number() -> anyhow::Result<()> {
+    let mut objects = objects::parse(&rendered("1", HALF)?)?.into_iter();
+    let deployment = objects.find(|object| object.types.as_ref().is_some_and(|types| types.kind == "Deployment"));
+    let flags = own_flags(&deployment.context("a Deployment")?)?;
+    ensure!(flags.contains(&"--watch-filter=1".to_owned()), "{flags:?}");
+    Ok(())
+}
+
 mod long_stories {
     use super::*;
 
     #[test]
     fn two_shards_touch_their_own_and_no_other_object() -> anyhow::Result<()> {
         mostly_waits();
-        run_story(Story::new("shards"), async |s| {
+        run_story(Story::new("shards").in_its_own_world(&[]), async |s| {
             let (blue, green) = tokio::try_join!(Shard::start(s, "blue", HALF), Shard::start(s, "green", HALF))?;
             let shards = [&blue, &green];
             try_join_all(shards.map(|shard| shard.cluster(s))).await?;
@@ -240,7 +243,7 @@ mod timed_stories {
 
     #[test]
     fn two_shards_with_half_the_rates_keep_within_those_of_an_account() -> anyhow::Result<()> {
-        run_story(Story::new("shard-rates"), async |s| {
+        run_story(Story::new("shard-rates").in_its_own_world(&[]), async |s| {
             let throttled = throttled(s, HALF).await?;
             // A computer that stands still for a second bunches calls together.
             ensure!(throttled <= 2, "{throttled} calls were throttled");
@@ -251,7 +254,7 @@ mod timed_stories {
     /// The control of the story above: with the shares of a manager that is alone, EC2 refuses calls.
     #[test]
     fn two_shards_with_the_whole_rates_each_exceed_those_of_an_account() -> anyhow::Result<()> {
-        run_story(Story::new("whole-rates"), async |s| {
+        run_story(Story::new("whole-rates").in_its_own_world(&[]), async |s| {
             let throttled = throttled(s, WHOLE).await?;
             ensure!(throttled > 2, "only {throttled} calls were throttled");
             Ok(())

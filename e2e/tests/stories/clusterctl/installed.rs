@@ -8,7 +8,7 @@ use capa_e2e::user::LoadBalancer;
 use capa_e2e::{Flavor, Story, TestEnvironment, block_on, moto, objects};
 use serde_json::{Value, json};
 
-use crate::stories::scenario::{FASTER, REGION, Scenario};
+use crate::stories::scenario::{EVERY_NAMESPACE, FASTER, REGION, Scenario};
 
 /// The name of every cluster of these stories.
 pub(super) const NAME: &str = "dev";
@@ -46,7 +46,7 @@ pub(super) fn installed(name: &str, body: impl AsyncFnOnce(&Installed) -> anyhow
         let scenario = Scenario::new(environment.clone(), name).await?;
         scenario.user.create_instance_profiles().await?;
         scenario.aws().set_nodes_report(true);
-        scenario.new_manager().flag(FASTER).flag(SYNC_PERIOD).start().await?;
+        scenario.new_manager().flag(EVERY_NAMESPACE).flag(FASTER).flag(SYNC_PERIOD).start().await?;
         let cluster = cluster.clone();
         body(&Installed { cluster, scenario }).await
     })
@@ -59,9 +59,14 @@ impl Installed {
         let cluster = Arc::new(self.cluster.beside().await?);
         cluster.init().await?;
         let environment = self.scenario.environment.in_other_world(cluster.world()).await?;
-        let scenario = self.scenario.with(environment);
-        scenario.start_manager().await?;
-        Ok(Self { cluster, scenario })
+        let beside = Self { cluster, scenario: self.scenario.with(environment) };
+        beside.start_manager().await?;
+        Ok(beside)
+    }
+
+    /// Starts the manager with shortened periods.
+    pub(super) async fn start_manager(&self) -> anyhow::Result<()> {
+        self.scenario.new_manager().flag(EVERY_NAMESPACE).flag(FASTER).start().await.map(drop)
     }
 
     /// Stops the manager and the management cluster.

@@ -42,7 +42,7 @@ impl Installed {
     /// the token of the running manager is no longer valid.
     async fn roll_out(&self) -> anyhow::Result<()> {
         self.scenario.manager().terminate().await?;
-        self.scenario.start_manager().await.map(drop)
+        self.start_manager().await
     }
 
     /// Tests that the next version launches a machine with its new field, and that its policies are enforced.
