@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::{documents, markdown, pages, read, repository};
+use crate::{documents, markdown, names_in, pages, read, repository};
 
 /// The path without `..` and `.`, or `None` where it leaves the repository.
 fn resolved(from: &str, target: &str) -> Option<PathBuf> {
@@ -25,7 +25,10 @@ fn problem(from: &str, link: &str) -> Option<String> {
         return None;
     }
     let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
-    let path = if target.is_empty() { PathBuf::from(from) } else { resolved(from, target)? };
+    let path = if target.is_empty() { Some(PathBuf::from(from)) } else { resolved(from, target) };
+    let Some(path) = path else {
+        return Some(format!("{from} links to {link}, which is outside the repository"));
+    };
     if !repository(&path).exists() {
         return Some(format!("{from} links to {link}, which does not exist"));
     }
@@ -56,10 +59,19 @@ fn every_page_is_in_the_summary_once() {
 }
 
 #[test]
+fn the_readme_of_the_examples_lists_every_file() {
+    let links = markdown::links(&read("examples/README.md"));
+    let mut listed: Vec<&String> = links.iter().filter(|link| !link.contains('/')).collect();
+    listed.sort();
+    let files = names_in("examples");
+    assert_eq!(listed, files.iter().filter(|name| *name != "README.md").collect::<Vec<_>>());
+}
+
+#[test]
 fn dead_links_are_noticed() {
     assert_eq!(problem("docs/iam.md", "metrics.md#metrics"), None);
     assert_eq!(problem("README.md", "docs/metrics.md"), None);
-    for link in ["nothing.md", "metrics.md#nothing", "#nothing", "../README.md"] {
+    for link in ["nothing.md", "metrics.md#nothing", "#nothing", "../README.md", "../../README.md"] {
         assert!(problem("docs/iam.md", link).is_some(), "{link}");
     }
 }

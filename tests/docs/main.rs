@@ -8,7 +8,6 @@
 )]
 
 mod dashboard;
-mod examples;
 mod flags;
 mod fleet;
 mod kube_state_metrics;
@@ -16,7 +15,6 @@ mod links;
 mod markdown;
 mod readme;
 mod rooms;
-mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};

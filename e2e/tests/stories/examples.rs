@@ -1,9 +1,12 @@
 //! The objects in the documentation, applied unchanged to the real API server and reconciled.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, ensure};
 use capa_e2e::{Story, TestEnvironment, eventually, objects};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde_json::{Value, json};
 
 use super::scenario::{CORE, OURS, Scenario, WITHIN, story};
@@ -89,6 +92,70 @@ fn every_file_of_the_examples_folder_is_accepted_as_it_is() -> anyhow::Result<()
         ensure!(accepted > 20, "only {accepted} objects were applied");
         Ok(())
     })
+}
+
+#[test]
+fn every_object_of_ours_in_the_pages_is_accepted_as_it_is() -> anyhow::Result<()> {
+    Story::new("pages").run(async |environment| {
+        let mut accepted = 0;
+        for path in pages()? {
+            let page = std::fs::read_to_string(&path)?;
+            for block in yaml_blocks(&page) {
+                let documents: Vec<Value> = serde_saphyr::from_multiple(&block)
+                    .with_context(|| format!("{}: this is not YAML:\n{block}", path.display()))?;
+                for document in documents.into_iter().filter(is_ours) {
+                    let mut object: DynamicObject = serde_json::from_value(document)?;
+                    object.metadata.namespace = None;
+                    apply_strictly(environment, &object)
+                        .await
+                        .with_context(|| format!("{}: {}", path.display(), object.name_any()))?;
+                    accepted += 1;
+                }
+            }
+        }
+        ensure!(accepted > 20, "only {accepted} objects were applied");
+        Ok(())
+    })
+}
+
+/// The pages of the book, and the README.
+fn pages() -> anyhow::Result<Vec<PathBuf>> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut pages = vec![repository.join("README.md")];
+    for folder in ["docs", "docs/bring-your-own", "docs/contributing"] {
+        for file in std::fs::read_dir(repository.join(folder))? {
+            pages.push(file?.path());
+        }
+    }
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    Ok(pages)
+}
+
+/// The contents of the YAML blocks of a page.
+fn yaml_blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<String> = None;
+    for event in Parser::new(page) {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if *language == *"yaml" => {
+                open = Some(String::new());
+            }
+            Event::End(TagEnd::CodeBlock) => blocks.extend(open.take()),
+            Event::Text(text) => {
+                if let Some(block) = &mut open {
+                    block.push_str(&text);
+                }
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// Whether a document is an object of this provider, of any version. Other providers have kinds in the same group.
+fn is_ours(document: &Value) -> bool {
+    let starts_with = |field: &str, start: &str| document[field].as_str().is_some_and(|text| text.starts_with(start));
+    starts_with("apiVersion", "infrastructure.cluster.x-k8s.io/") && starts_with("kind", "AWS")
 }
 
 /// Applies an object in a dry run, in which schemas, policies and webhooks judge it, and unknown fields are refused.
