@@ -28,17 +28,21 @@ impl MachineNetworks {
     }
 }
 
-/// Whether the spec names a subnet. The objects of `networkSources` are not read here: a machine whose sources supply
-/// nothing reports that itself.
+/// Whether the spec names objects from which both subnet and security groups come. They are not read here: a machine
+/// whose sources supply nothing reports that itself.
+fn names_network(spec: &AWSMachineSpec) -> bool {
+    !spec.network_sources.is_empty() || !spec.network_interfaces.is_empty()
+}
+
 fn names_subnet(spec: &AWSMachineSpec) -> bool {
-    !spec.network_sources.is_empty() || spec.names_subnet()
+    names_network(spec) || spec.names_subnet()
 }
 
 fn names_security_group(spec: &AWSMachineSpec) -> bool {
     let overrides = NetworkSecurityGroups::from_overrides(&spec.security_group_overrides);
     let mut additional = spec.additional_security_groups.iter();
     let by_override = !overrides.all.is_empty() || !overrides.control_plane.is_empty();
-    !spec.network_sources.is_empty() || by_override || additional.any(|reference| !reference.is_empty())
+    names_network(spec) || by_override || additional.any(|reference| !reference.is_empty())
 }
 
 /// Hash of the fields of an AWSMachine whose change can make its AWSCluster `Ready`, or add or remove the need for its
@@ -96,6 +100,7 @@ mod tests {
             (format!("additionalSecurityGroups: [{{{filter}}}]"), (false, true)),
             ("additionalSecurityGroups: [{}]".to_owned(), (false, false)),
             ("networkSources: [{kind: ConfigMap, name: n}]".to_owned(), (true, true)),
+            ("networkInterfaces: [eni-0000000a]".to_owned(), (true, true)),
             ("securityGroupOverrides: {node: sg-0000000a}".to_owned(), (false, true)),
             ("securityGroupOverrides: {controlplane: sg-0000000a}".to_owned(), (false, true)),
             ("securityGroupOverrides: {bastion: sg-0000000a, node: ''}".to_owned(), (false, false)),

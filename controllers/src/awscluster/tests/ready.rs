@@ -146,6 +146,9 @@ async fn a_cluster_and_machines_without_network_are_not_ready() {
     let whole = scene.pass(&half.cluster).await;
     assert_eq!(whole.condition(READY), "True/Ready");
     assert_eq!(whole.condition(NETWORK_READY), "True/NothingDeclared");
+
+    put_machine(&scene, "networkInterfaces: [eni-0000000a]");
+    assert_eq!(scene.pass(&half.cluster).await.condition(READY), "True/Ready", "both come from the interfaces");
 }
 
 #[tokio::test]
