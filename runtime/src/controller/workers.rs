@@ -77,9 +77,15 @@ impl<K: CachedKind> Workers<K> {
         continues: bool,
     ) -> Option<Busy<K>> {
         let mut state = self.state.lock();
+        if state.called.get(object) == Some(&groups) {
+            state.called.remove(object);
+            return Some(Busy { workers: Arc::clone(self), groups });
+        }
         state.take_worker_back(object);
         if !state.has_room(self.all, &groups) {
             state.put_aside(object, groups, continues);
+            // The worker that the object had under other groups is free for others.
+            self.call(&mut state);
             return None;
         }
         state.take_back(object);
@@ -316,6 +322,31 @@ mod tests {
         passes.clear();
         // `b-1` was called first, because two of `a` were under way.
         assert_eq!(run_called(&workers, &mut called), ["b-1", "a-2", "b-2", "a-3", "a-4"]);
+    }
+
+    #[test]
+    fn a_called_object_keeps_its_worker_although_other_groups_begin() {
+        let (workers, mut called) = Workers::new(4);
+        let mut passes = fill(&workers, "a", 3);
+        assert_eq!(passes.len(), 2);
+        passes.pop();
+        assert_eq!(names(&mut called), ["a-2"]);
+        let others = [fill(&workers, "b", 1), fill(&workers, "c", 1)];
+        assert!(others.iter().all(|passes| passes.len() == 1));
+        assert!(workers.begin(&object("a-2"), vec!["a".to_owned()], false).is_some());
+    }
+
+    #[test]
+    fn a_called_object_of_other_groups_leaves_its_worker_to_others() {
+        let (workers, mut called) = Workers::new(2);
+        let mut passes = fill(&workers, "a", 2);
+        let waiting = fill(&workers, "b", 1);
+        assert_eq!((passes.len(), waiting.len()), (1, 1));
+        assert!(fill(&workers, "c", 1).is_empty());
+        passes.clear();
+        assert_eq!(names(&mut called), ["a-1"]);
+        assert!(workers.begin(&object("a-1"), vec!["b".to_owned()], false).is_none());
+        assert_eq!(names(&mut called), ["c-0"]);
     }
 
     #[test]
