@@ -33,6 +33,8 @@ pub(crate) struct Member {
     pub(crate) region: Option<String>,
     pub(crate) zones: Vec<String>,
     pub(crate) labels: BTreeMap<String, String>,
+    /// UID of the member that exists. The API server refuses to apply it to another member, or to create one.
+    pub(crate) uid: Option<String>,
 }
 
 impl Member {
@@ -51,18 +53,28 @@ impl Member {
             ("region", region),
             ("zones", zones),
         ];
-        let known = known.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
-        known.collect()
+        present(known)
     }
 
     fn object(&self) -> Value {
+        let known = [
+            ("name", Some(json!(self.name))),
+            ("labels", Some(json!(self.labels))),
+            ("uid", self.uid.as_ref().map(|uid| json!(uid))),
+        ];
         json!({
             "apiVersion": "cluster.karmada.io/v1alpha1",
             "kind": "Cluster",
-            "metadata": {"name": self.name, "labels": self.labels},
+            "metadata": present(known),
             "spec": self.spec(),
         })
     }
+}
+
+/// The fields that have a value.
+fn present<const COUNT: usize>(fields: [(&str, Option<Value>); COUNT]) -> Map<String, Value> {
+    let present = fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
+    present.collect()
 }
 
 /// A field of the spec of a member.
@@ -238,7 +250,15 @@ mod tests {
             region: Some("eu-west-1".into()),
             zones: vec!["eu-west-1a".into()],
             labels: [("cluster.x-k8s.io/cluster-name".to_owned(), "prod".to_owned())].into(),
+            uid: None,
         }
+    }
+
+    #[test]
+    fn a_member_that_exists_is_applied_to_itself_only() {
+        assert!(member().object()["metadata"].get("uid").is_none());
+        let existing = Member { uid: Some("u2".into()), ..member() };
+        assert_eq!(existing.object()["metadata"]["uid"], "u2");
     }
 
     #[test]

@@ -339,7 +339,7 @@ impl Memberships {
     }
 
     /// Removes Karmada's permissions in the cluster, and the record. The permissions are left in a cluster that cannot
-    /// be reached, because it is usually gone.
+    /// be reached, because it is usually gone. A kubeconfig that leads to another cluster by now does not reach it.
     async fn end(
         &self,
         cluster: &mut Cluster,
@@ -347,7 +347,7 @@ impl Memberships {
         how: Leaving,
         facts: &Facts,
     ) -> Result<Vec<Finding>, Obstacle> {
-        if let Some(access) = facts.reachable() {
+        if let Some(access) = facts.reachable().filter(|_| facts.id.as_ref() == Some(&record.id)) {
             let removed = async { credentials::remove(&client(access).await?, &record.member).await };
             match removed.await {
                 Err(error) if how == Leaving::Drained => {
@@ -458,6 +458,7 @@ fn is_forced(cluster: &Cluster) -> bool {
 /// The desired state of the member. Values that could not be read are taken from `existing`. The address of an API
 /// server that does not answer is not used.
 fn wanted(cluster: &Cluster, record: &Record, existing: Option<&DynamicObject>, facts: &Facts) -> Member {
+    let uid = existing.and_then(|member| member.metadata.uid.clone());
     let existing = |field: &str| Some(spec_field(existing?, field)?.as_str()?.to_owned());
     let access = facts.reachable();
     let endpoint = access.map(|access| access.server.clone());
@@ -471,5 +472,6 @@ fn wanted(cluster: &Cluster, record: &Record, existing: Option<&DynamicObject>, 
         region: facts.region.clone().or_else(|| existing("region")),
         zones: facts.zones.clone(),
         labels,
+        uid,
     }
 }

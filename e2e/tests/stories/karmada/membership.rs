@@ -6,7 +6,7 @@ mod long_stories {
     use anyhow::ensure;
     use capa_e2e::eventually_by_polling;
     use capa_e2e::karmada::{Karmada, STEP_WITHIN};
-    use k8s_openapi::api::core::v1::Secret;
+    use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
     use k8s_openapi::api::rbac::v1::ClusterRole;
     use kube::api::{ListParams, Patch, PatchParams};
     use kube::{Api, ResourceExt as _};
@@ -105,9 +105,14 @@ subjects:
             let second = fleet.member("second", "eu-west-1").await?;
             fleet.joined("second").await?;
             let renamed = fleet.member_name("second");
+            // Its kubeconfig leads to the first cluster by now, in which nothing is removed.
+            keep_kubeconfig(s, "second", &ours.cluster.kubeconfig()?).await?;
             fleet.label("second", json!({LABEL: null})).await?;
             fleet.gone(&renamed).await?;
             fleet.left("second").await?;
+            let accounts = Api::<ServiceAccount>::namespaced(ours.cluster.client().await?, "karmada-cluster");
+            ensure!(!accounts.list(&ListParams::default()).await?.items.is_empty(), "Karmada's accounts are gone");
+            keep_kubeconfig(s, "second", &second.cluster.kubeconfig()?).await?;
             let chosen = "fleet.infrastructure.cluster.x-k8s.io/member-name";
             fleet.annotate("second", json!({chosen: name})).await?;
             fleet.label("second", json!({LABEL: "main"})).await?;
