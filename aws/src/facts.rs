@@ -212,8 +212,12 @@ impl FactsGatherer {
         if !hosts.is_empty() {
             facts.dedicated_hosts = answer(ec2.host_facts(hosts).await);
         }
-        // A dry run needs an image.
-        for machines in demand.machines.iter().filter(|machines| machines.image_id().is_some()) {
+        // A dry run needs an image and a subnet. Without a subnet, EC2 would judge a launch in the default VPC.
+        let has_subnet = |machines: &&MachineDemand| {
+            machines.spec.network_interfaces.is_empty() && !machines.subnet_ids(&demand.network).is_empty()
+        };
+        let launched = demand.machines.iter().filter(|machines| machines.image_id().is_some());
+        for machines in launched.filter(has_subnet) {
             let judged = answer(ec2.dry_run_launch(machines, &demand).await);
             facts.launches.insert(machines.template.clone(), judged);
         }

@@ -235,6 +235,8 @@ pub fn classify(code: &str) -> ErrorClass {
         | "Blocked"
         | "PendingVerification"
         | "IncompleteSignature" => ErrorClass::Unauthorized,
+        // `AuthFailure.ServiceLinkedRoleCreationNotPermitted`: the account has no role for Spot yet.
+        _ if code.starts_with("AuthFailure.") => ErrorClass::Unauthorized,
         "InsufficientInstanceCapacity"
         | "InsufficientHostCapacity"
         | "InsufficientCapacity"
@@ -309,7 +311,7 @@ pub fn classify(code: &str) -> ErrorClass {
             || code.starts_with("Unknown")
             || code.starts_with("Incorrect")
             || code.starts_with("OperationNotPermitted")
-            || code.starts_with("ValidationError")
+            || code.starts_with("Validation")
             || code.starts_with("MalformedPolicyDocument")
             || code.starts_with("DryRun")
             || code.starts_with("Unsupported") =>
@@ -328,7 +330,10 @@ mod tests {
     fn codes_have_the_class_their_documentation_gives_them() {
         let table = [
             ("RequestLimitExceeded", ErrorClass::Throttled),
+            ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ErrorClass::Unauthorized),
             ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
+            // Secrets Manager says so of a name, and SSM of a name with the prefix `ssm`.
+            ("ValidationException", ErrorClass::Invalid),
             ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
             ("InsufficientFreeAddressesInSubnet", ErrorClass::InsufficientCapacity),
             ("InsufficientHostCapacity", ErrorClass::InsufficientCapacity),

@@ -1,5 +1,7 @@
 //! RunInstances.
 
+use std::collections::BTreeMap;
+
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
     BlockDeviceMapping, EbsBlockDevice, IamInstanceProfileSpecification, InstanceMetadataOptionsRequest, ResourceType,
@@ -58,7 +60,7 @@ fn run_instances(
         .set_network_interfaces(Some(interfaces(request)))
         .set_block_device_mappings(Some(volumes).filter(|volumes| !volumes.is_empty()))
         .metadata_options(metadata_options(&request.metadata_options))
-        .set_tag_specifications(tag_specifications(request))
+        .set_tag_specifications(tag_specifications(&request.tags, request.options.network_interfaces.is_empty()))
         .set_user_data((!user_data.is_empty()).then(|| STANDARD.encode(user_data))))
 }
 
@@ -99,10 +101,13 @@ fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest
 
 /// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and a
 /// specification for interfaces if the launch creates none.
-fn tag_specifications(request: &LaunchRequest) -> Option<Vec<TagSpecification>> {
-    let tags: Vec<_> = request.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+pub(super) fn tag_specifications(
+    tags: &BTreeMap<String, String>,
+    creates_interface: bool,
+) -> Option<Vec<TagSpecification>> {
+    let tags: Vec<_> = tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let mut kinds = vec![ResourceType::Instance, ResourceType::Volume];
-    if request.options.network_interfaces.is_empty() {
+    if creates_interface {
         kinds.push(ResourceType::NetworkInterface);
     }
     let specifications = kinds

@@ -76,7 +76,11 @@ fn from_credentials(error: &CredentialsError) -> CloudError {
             "the manager has no credentials of its own: neither environment nor profile, web identity, pod identity or \
              instance profile gives any",
         ),
-        _ => CloudError::credentials("the manager's own credentials could not be loaded"),
+        CredentialsError::InvalidConfiguration(_) => {
+            CloudError::credentials("the configuration of the manager's own credentials is invalid")
+        }
+        // The source may answer again, such as an agent of EKS Pod Identity that is restarting.
+        _ => CloudError::no_answer("credentials", "the source of the manager's own credentials gave no usable answer"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use capa_api::meta::ROLE_TAG;
 use capa_cloud::ec2::{self, internet_gateway, nat_gateway, route_table, security_group, subnet, vpc};
 use capa_cloud::elb::{self, classic_load_balancer, listener, load_balancer, target_group};
 use capa_cloud::managed::{Call as ManagedCall, Effect, ManagedClouds};
@@ -136,6 +137,8 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     let of_checks = |call: &&Call| call.header("user-agent").contains("cluster-api-provider-aws-rs-checks");
     let judged = launches.iter().find(of_checks).unwrap();
     assert_eq!(judged.form.get("DryRun").map(String::as_str), Some("true"));
+    assert_eq!(judged.field("TagSpecification.1.Tag.2.Key"), ROLE_TAG, "the policy asks for the tag");
+    assert!(judged.field("ClientToken").len() <= 64, "EC2 takes no longer token");
     let found = facts.load_balancers.found().unwrap();
     assert!(found.iter().all(|balancer| balancer.listeners.found().is_some()) && !found.is_empty());
 

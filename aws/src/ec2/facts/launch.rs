@@ -1,16 +1,17 @@
 //! Dry runs of launches. Nothing in this file launches an instance: [`DryRunCalls`] has no other call, and its request
 //! gets `DryRun=true` before any other parameter.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
+use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::{CloudError, ErrorClass, Query};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
+use super::super::launch::tag_specifications;
 use super::super::{Ec2Calls, once};
-
-/// The prefix of the client token of a dry run.
-const TOKEN: &str = "capa-rs-dry-run";
 
 /// Calls that AWS checks but does not carry out.
 #[async_trait]
@@ -30,18 +31,18 @@ impl DryRunCalls for Ec2Calls {
             .set_subnet_id(subnet.map(str::to_owned))
             .set_groups(Some(groups.map(str::to_owned).collect()))
             .build();
-        let profile = spec.iam_instance_profile.as_deref().filter(|name| !name.is_empty());
+        let profile = machines.instance_profile(&demand.network);
         let profile = profile.map(|name| IamInstanceProfileSpecification::builder().name(name).build());
         let request = self
             .client
             .run_instances()
             .dry_run(true)
-            .client_token(format!("{TOKEN}-{}", machines.template.replace('/', "-")))
             .min_count(1)
             .max_count(1)
             .set_image_id(spec.ami.as_ref().and_then(|ami| ami.id.clone()))
             .instance_type(spec.instance_type.as_str().into())
             .set_iam_instance_profile(profile)
+            .set_tag_specifications(tag_specifications(&tags(machines, demand), true))
             .network_interfaces(interface);
         let query = Query::filter("dry-run", [machines.template.clone()]);
         let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
@@ -52,6 +53,13 @@ impl DryRunCalls for Ec2Calls {
             Ok(_) => Err(CloudError::no_answer("RunInstances", "AWS did not judge a launch with DryRun=true")),
         }
     }
+}
+
+/// The tags of a launch on which the permissions of the manager depend.
+fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
+    let role = meta::role_tag_value(machines.role.into()).to_owned();
+    let cluster = (meta::cluster_tag(&demand.cluster_tag), meta::OWNED_TAG_VALUE.to_owned());
+    BTreeMap::from([(meta::ROLE_TAG.to_owned(), role), cluster])
 }
 
 /// The result of a dry run, which AWS always returns as an error.

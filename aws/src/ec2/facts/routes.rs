@@ -78,8 +78,9 @@ fn acl_entry(entry: &types::NetworkAclEntry) -> AclEntry {
 }
 
 fn vpc_endpoint(endpoint: &types::VpcEndpoint) -> VpcEndpoint {
-    // The name is `com.amazonaws.<region>.<service>`.
-    let service = endpoint.service_name().unwrap_or_default().splitn(4, '.').nth(3);
+    // The name is `com.amazonaws.<region>.<service>`; in China most services have the prefix `cn.`.
+    let name = endpoint.service_name().unwrap_or_default();
+    let service = name.strip_prefix("cn.").unwrap_or(name).splitn(4, '.').nth(3);
     let groups = endpoint.groups().iter().filter_map(types::SecurityGroupIdentifier::group_id);
     VpcEndpoint {
         id: text(endpoint.vpc_endpoint_id()),
@@ -102,6 +103,8 @@ mod tests {
         for (name, expected) in [
             ("com.amazonaws.eu-west-1.ecr.api", "ecr.api"),
             ("com.amazonaws.eu-west-1.s3", "s3"),
+            ("com.amazonaws.cn-north-1.s3", "s3"),
+            ("cn.com.amazonaws.cn-north-1.ecr.api", "ecr.api"),
             ("aws.example", "aws.example"),
         ] {
             let shown = types::VpcEndpoint::builder().service_name(name).build();
