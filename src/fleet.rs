@@ -72,7 +72,7 @@ async fn serve(flags: &Flags, stop: CancellationToken) -> Result<()> {
     let client = flags.process.client().await?;
     let server = version::ensure_supported(&client).await?;
     info!(%server, version = build_info::VERSION, "connected to the management cluster");
-    let mut registry = process::registry();
+    let mut registry = process::registry("fleet");
     let runtime = Runtime::new(client.clone(), "capa-rs-fleet", "capa", &mut registry);
     let election = flags.process.election(&runtime, &flags.leader_elect_resource_name)?;
     let mut tasks = Tasks::new(stop, PROCESS_GRACE);

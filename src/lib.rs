@@ -10,6 +10,7 @@ mod facts;
 mod fleet;
 mod iam;
 mod joined_network;
+mod kube_config;
 mod live;
 mod manager;
 mod markdown;
@@ -84,7 +85,7 @@ enum Command {
     Discover(discover::Flags),
     /// Publish Clusters of any provider to fleet engines, as ClusterProfiles. Needs no AWS credentials.
     Fleet(Box<fleet::Flags>),
-    /// Print the minimal IAM policy of the controller or the nodes as JSON.
+    /// Print the minimal IAM policy of the controller, of managed clusters or of nodes.
     Iam(iam::Flags),
     /// Print what the provider would do for a managed AWSCluster.
     Plan(plan::Flags),

@@ -10,14 +10,13 @@ use capa_api::network::MachineNetwork;
 use capa_controllers::awscluster::demand_of_network;
 use capa_controllers::kubernetes::SourceChecks;
 use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
-use capa_runtime::proxy;
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, discovery};
+use kube::{Api, Client, discovery};
 use serde_json::Value;
 
 use crate::joined_network::joined;
+use crate::kube_config;
 use crate::objects::{Described, Objects, SourcedCluster, ensure_managed, machines_of, uses};
 
 /// Flags of commands that read a Cluster and the sources of its network from a management cluster.
@@ -81,7 +80,7 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
         let demand = demand_of_network(&cluster, network, machines);
         Described::BySources(Box::new(SourcedCluster { cluster, demand }))
     };
-    Ok((described, KubernetesFacts { sources }))
+    Ok((described, KubernetesFacts { manager: checks.manager().to_owned(), sources }))
 }
 
 /// The AWSCluster of a Cluster, which must be managed, and the Cluster.
@@ -102,15 +101,7 @@ async fn cluster(client: &Client, namespace: &str, name: &str) -> Result<Cluster
 
 /// A client of the management cluster, and the namespace of the Cluster.
 async fn client(flags: &ManagementFlags) -> Result<(Client, String)> {
-    let options = KubeConfigOptions { context: flags.kubeconfig_context.clone(), ..KubeConfigOptions::default() };
-    let config = match &flags.kubeconfig {
-        Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
-            proxy::of_environment(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
-        }
-        None if options.context.is_some() => proxy::of_environment(Config::from_kubeconfig(&options).await?),
-        None => Config::infer().await.context("no management cluster is configured: set KUBECONFIG")?,
-    };
+    let config = kube_config::load(flags.kubeconfig.as_deref(), flags.kubeconfig_context.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     Ok((Client::try_from(config)?, namespace))
 }

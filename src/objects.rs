@@ -20,6 +20,10 @@ use serde_json::Value;
 
 use crate::joined_network::joined;
 
+/// The error of a template whose variables are not replaced.
+const UNREPLACED: &str =
+    "the text has variables such as ${CLUSTER_NAME}: replace them with `clusterctl generate yaml --from FILE`";
+
 /// The objects of one cluster with an unmanaged AWSCluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -92,12 +96,20 @@ pub(crate) fn parse(text: &str) -> Result<Described> {
     of_documents(&documents(text)?)
 }
 
+/// The documents of a text. Bootstrap data may have variables of a shell, which no template variable stands for.
 fn documents(text: &str) -> Result<Vec<Value>> {
-    ensure!(
-        !text.contains("${"),
-        "the text has variables such as ${{CLUSTER_NAME}}: replace them with `clusterctl generate yaml --from FILE`"
-    );
-    serde_saphyr::from_multiple(text).context("the text is no YAML")
+    let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
+        Ok(documents) => documents,
+        Err(_) if text.contains("${") => bail!(UNREPLACED),
+        Err(error) => return Err(error).context("the text is no YAML"),
+    };
+    let is_unreplaced = |document: &Value| {
+        let api_version = document["apiVersion"].as_str().unwrap_or_default();
+        let group = api_version.split('/').next().unwrap_or_default();
+        [meta::GROUP, "cluster.x-k8s.io"].contains(&group) && document.to_string().contains("${")
+    };
+    ensure!(!documents.iter().any(is_unreplaced), UNREPLACED);
+    Ok(documents)
 }
 
 /// The objects of the only cluster among documents.
@@ -344,7 +356,9 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
         };
         assert_eq!(sourced.cluster.name_any(), "prod");
         let demand = described.as_written();
-        assert_eq!((demand.region.as_str(), demand.api_port), ("eu-west-1", 443));
+        assert_eq!(demand.region, "eu-west-1");
+        let endpoint = demand.endpoint.expect("an endpoint");
+        assert_eq!((endpoint.port, demand.api_port), (443, 6443), "the API servers listen on their own port");
         assert_eq!(demand.network.subnets.len(), 1);
         assert_eq!(demand.machines.len(), 1);
     }
@@ -387,13 +401,22 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
     }
 
     #[test]
+    fn bootstrap_data_may_have_variables_of_a_shell() {
+        let bootstrap = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\n\
+                         spec: {template: {spec: {preKubeadmCommands: ['echo ${HOME}']}}}";
+        assert!(parse(&format!("{CLUSTER}---\n{bootstrap}")).is_ok());
+    }
+
+    #[test]
     fn unusable_files_are_refused_with_the_reason() {
         let managed = CLUSTER.replace(", unmanaged: true", "");
+        let template = CLUSTER.replace("name: dev", "name: '${CLUSTER_NAME}'");
         let two = format!("{CLUSTER}---{}", CLUSTER.replace("name: dev", "name: other"));
         let without_map = SOURCED.split("---").skip(1).collect::<Vec<_>>().join("---");
         let without_machines = without_map.split("---").next().unwrap_or_default().to_owned();
         let table = [
-            ("a: ${B}", "has variables"),
+            (template.as_str(), "has variables"),
+            ("a: {${B}}: [", "has variables"),
             ("a: [", "no YAML"),
             ("a: b", "neither an unmanaged AWSCluster nor a Cluster among the 1 objects"),
             (without_map.as_str(), "ConfigMap/network, which spec.networkSources[0] names, does not exist"),

@@ -10,16 +10,16 @@ use capa_runtime::lease::{LeaderElection, LeaseSettings};
 use capa_runtime::logging::{LogFormat, LogTargets};
 use capa_runtime::scope::Scope;
 use capa_runtime::tasks::Tasks;
-use capa_runtime::{Runtime, diagnostics, health, listen, logging, process_metrics, proxy, shutdown};
+use capa_runtime::{Runtime, diagnostics, health, listen, logging, process_metrics, shutdown};
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::build_info;
 use crate::duration_flag::GoDuration;
+use crate::kube_config;
 
 /// Namespace of the process if `POD_NAMESPACE` is not set.
 const DEFAULT_NAMESPACE: &str = "capa-rs-system";
@@ -35,7 +35,7 @@ pub(crate) const PROCESS_GRACE: Duration = Duration::from_secs(25);
 /// The flags of every process that runs controllers. They have the names of Cluster API's flags.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProcessFlags {
-    /// Kubeconfig of the management cluster. Default: the service account of the pod, or else the default kubeconfig.
+    /// Kubeconfig of the management cluster. Default: `KUBECONFIG`, then ~/.kube/config, then the service account of the pod.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -104,9 +104,9 @@ where
 }
 
 /// A registry with the metrics about the process.
-pub(crate) fn registry() -> Registry {
+pub(crate) fn registry(program: &'static str) -> Registry {
     let mut registry = Registry::default();
-    build_info::register(&mut registry);
+    build_info::register(&mut registry, program);
     process_metrics::register(&mut registry);
     registry
 }
@@ -124,13 +124,7 @@ impl ProcessFlags {
 
     /// A client of the management cluster.
     pub(crate) async fn client(&self) -> Result<Client> {
-        let config = match &self.kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
-                proxy::of_environment(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
-            }
-            None => Config::infer().await.context("neither --kubeconfig nor a service account of a pod is there")?,
-        };
+        let config = kube_config::load(self.kubeconfig.as_deref(), None).await?;
         Client::try_from(config).context("failed to build the Kubernetes client")
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// Prefixes of ids of AWS.
-const PREFIXES: [&str; 23] = [
+const PREFIXES: [&str; 24] = [
     "acl-",
     "ami-",
     "cagw-",
@@ -18,6 +18,7 @@ const PREFIXES: [&str; 23] = [
     "i-",
     "igw-",
     "lgw-",
+    "mrk-",
     "nat-",
     "pcx-",
     "pl-",
@@ -30,6 +31,9 @@ const PREFIXES: [&str; 23] = [
     "vpc-",
     "vpce-",
 ];
+
+/// The form of a UUID.
+const UUID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// The same document with replacements for resource ids, account ids, and the ids in the ARNs and DNS names of load
 /// balancers and target groups, wherever they stand in a text. An id gets the same replacement everywhere, so that
@@ -57,16 +61,32 @@ fn replace(value: &mut Value, names: &mut HashMap<String, String>) {
 
 /// The text with its ids replaced.
 fn redacted(text: &str, names: &mut HashMap<String, String>) -> String {
-    let is_separator = |c: char| !c.is_ascii_alphanumeric();
     let mut result = String::new();
     let mut before = "";
-    for part in text.split_inclusive(is_separator) {
-        let word = part.trim_end_matches(is_separator);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let word = uuid(rest).unwrap_or_else(|| rest.split(is_separator).next().unwrap_or_default());
         result += &replacement(before, word, names);
-        result += &part[word.len()..];
-        before = part;
+        let separator = rest[word.len()..].chars().next();
+        result.extend(separator);
+        let (part, behind) = rest.split_at(word.len() + separator.map_or(0, char::len_utf8));
+        (before, rest) = (part, behind);
     }
     result
+}
+
+fn is_separator(letter: char) -> bool {
+    !letter.is_ascii_alphanumeric()
+}
+
+/// The UUID with which the text begins. Keys of KMS have such ids.
+fn uuid(text: &str) -> Option<&str> {
+    let (uuid, behind) = text.split_at_checked(UUID.len())?;
+    let has_form = uuid.chars().zip(UUID.chars()).all(|(letter, form)| match form {
+        '-' => letter == '-',
+        _ => letter.is_ascii_hexdigit(),
+    });
+    (has_form && !behind.starts_with(|next: char| !is_separator(next))).then_some(uuid)
 }
 
 /// The replacement of a word that is an id, or follows the prefix of an id; any other word is unchanged.
@@ -82,10 +102,13 @@ fn replacement(before: &str, word: &str, names: &mut HashMap<String, String>) ->
         16 if is_hexadecimal => (word.to_owned(), 16),
         // The DNS names of other load balancers contain such a number.
         9 | 10 if is_decimal => (word.to_owned(), 10),
+        _ if uuid(word).is_some() => (word.to_owned(), UUID.len()),
         _ => return word.to_owned(),
     };
     let number = names.len() + 1;
-    names.entry(key).or_insert_with(|| format!("{number:0width$}")).clone()
+    let form = if width == UUID.len() { &UUID[..UUID.len() - 12] } else { "" };
+    let width = width - form.len();
+    names.entry(key).or_insert_with(|| format!("{form}{number:0width$}")).clone()
 }
 
 #[cfg(test)]
@@ -104,12 +127,14 @@ mod tests {
             "classic": "internal-api-1234567890.eu-west-1.elb.amazonaws.com",
             "bucket": "dev-123456789012-eu-west-1",
             "name": "of-vpc-0a1b2c3d4e5f60718",
+            "key": "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+            "replica": "mrk-1234abcd12ab34cd56ef1234567890ab",
             "count": 3,
             "subnet-0a1b2c3d": "i-am-no-id",
         });
         let redacted = redact(document.clone());
         let text = redacted.to_string();
-        for id in ["0a1b2c3d", "123456789012", "0123456789abcdef", "1234567890"] {
+        for id in ["0a1b2c3d", "123456789012", "0123456789abcdef", "1234567890", "1234abcd"] {
             assert!(!text.contains(id), "{id}: {text}");
         }
         for word in ["eu-west-1a", "10.0.0.0/16", "targetgroup/api/", "i-am-no-id", "lies in"] {
@@ -120,6 +145,8 @@ mod tests {
         let id = redacted["arn"].as_str().unwrap().rsplit_once('/').unwrap().1;
         assert!(redacted["host"].as_str().unwrap().starts_with(&format!("api-{id}.")), "{text}");
         assert_eq!(redacted["name"], format!("of-{vpc}"));
+        let key = redacted["key"].as_str().unwrap();
+        assert!(key.contains("key/00000000-0000-0000-0000-0000000000"), "{key}");
         assert_eq!(redact(document), redacted, "always the same");
     }
 }

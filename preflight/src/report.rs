@@ -138,6 +138,11 @@ impl<F> Report<F> {
         })
     }
 
+    /// The answers of the rules that something breaks.
+    pub fn broken(&self) -> impl Iterator<Item = &RuleAnswer<F>> {
+        self.answers.iter().filter(|answer| matches!(answer.outcome, Outcome::Failed(_)))
+    }
+
     /// Whether a finding is blocking.
     pub fn is_blocked(&self) -> bool {
         self.findings().any(|finding| finding.severity == FindingSeverity::Blocking)
@@ -149,6 +154,11 @@ impl<F> Report<F> {
             Outcome::Unknown(missing) => Some((answer.rule, missing.as_str())),
             _ => None,
         })
+    }
+
+    /// Whether facts for a blocking rule are missing, so that the absence of findings says nothing.
+    pub fn is_incomplete(&self) -> bool {
+        self.unknown().any(|(rule, _)| rule.severity == FindingSeverity::Blocking)
     }
 
     /// The answers about a category.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use capa_preflight::facts::Facts;
 use capa_preflight::member::member_rules;
-use capa_preflight::{Outcome, Report, Rule, Selection, apply, check, redact, rules};
+use capa_preflight::{Category, Outcome, Report, Rule, RuleAnswer, Selection, apply, check, redact, rules};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::{facts, live};
@@ -30,20 +30,26 @@ pub(crate) struct Flags {
 #[derive(Debug, Subcommand)]
 enum Subject {
     /// Check the infrastructure that the objects in a file require. Needs AWS credentials and no management cluster.
-    #[command(after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
+    #[command(
+        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done completely.\n\nExamples:\n  \
                       capa-rs check network -f cluster.yaml\n  \
                       capa-rs check network -f cluster.yaml --skip S7,L -o json\n  \
                       capa-rs check network --facts facts.json\n  \
-                      capa-rs check network --explain G8")]
+                      capa-rs check network --explain G8"
+    )]
     Network(NetworkFlags),
     /// Check the infrastructure of a Cluster in the management cluster, and the objects that describe its network.
-    #[command(after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExample:\n  \
-                      capa-rs check cluster prod -n team-a")]
+    #[command(
+        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done completely.\n\nExample:\n  \
+                      capa-rs check cluster prod -n team-a"
+    )]
     Cluster(ClusterFlags),
     /// Check whether the API server of a kubeconfig can be a member of a fleet engine. Changes nothing in the cluster.
-    #[command(after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done.\n\nExamples:\n  \
+    #[command(
+        after_help = "Exit codes: 0 no findings, 1 findings, 2 the check could not be done completely.\n\nExamples:\n  \
                       capa-rs check member workload.kubeconfig\n  \
-                      capa-rs check member workload.kubeconfig --skip P -o json")]
+                      capa-rs check member workload.kubeconfig --skip P -o json"
+    )]
     Member(MemberFlags),
 }
 
@@ -178,8 +184,10 @@ fn check_infrastructure(
     }
     let report = check(&facts, &selection);
     print_report(&report, output)?;
-    // Without valid credentials, AWS refuses all calls, and nothing is checked.
-    if facts.account_id.found().is_none() {
+    // Without valid credentials, AWS refuses all calls. That alone breaks rules about identities.
+    let of_others = |answer: &RuleAnswer| answer.rule.category != Category::Identity;
+    let breaks_others = report.broken().any(of_others);
+    if facts.account_id.found().is_none() && !breaks_others {
         return Ok(ExitCode::from(crate::NOT_CHECKED));
     }
     Ok(code(&report))
@@ -258,7 +266,13 @@ fn selection<F: 'static>(flags: &OutputFlags, rules: impl IntoIterator<Item = &'
 }
 
 fn code<F: 'static>(report: &Report<F>) -> ExitCode {
-    if report.findings().next().is_some() { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }
+    if report.broken().next().is_some() {
+        ExitCode::from(FINDINGS)
+    } else if report.is_incomplete() {
+        ExitCode::from(crate::NOT_CHECKED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn json<F: 'static>(report: &Report<F>) -> Result<String> {
@@ -279,6 +293,8 @@ fn json<F: 'static>(report: &Report<F>) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use capa_api::network::NetworkVpc;
+    use capa_preflight::facts::{Answer, KubernetesFacts, SourceAccess};
     use clap::Parser;
 
     use super::*;
@@ -324,5 +340,18 @@ mod tests {
         let (output, saving) = (flags("check network -f x"), SavingFlags::default());
         let checked = check_infrastructure(&output, &saving, || Ok(Facts::default()));
         assert_eq!(checked.expect("a report"), ExitCode::from(crate::NOT_CHECKED));
+    }
+
+    #[test]
+    fn refused_answers_are_no_success_and_do_not_hide_a_finding() {
+        let (output, saving) = (flags("check network -f x"), SavingFlags::default());
+        let code = |facts: Facts| check_infrastructure(&output, &saving, || Ok(facts)).expect("a report");
+        let mut facts = Facts { account_id: Answer::Found("111122223333".to_owned()), ..Facts::default() };
+        facts.demand.network.vpc = Some(NetworkVpc { id: "vpc-0000000a".to_owned(), ..NetworkVpc::default() });
+        assert_eq!(code(facts.clone()), ExitCode::from(crate::NOT_CHECKED), "the VPC is not known");
+        let unserved = SourceAccess { object: "Network/prod".to_owned(), ..SourceAccess::default() };
+        facts.kubernetes = Some(KubernetesFacts { sources: vec![unserved], ..KubernetesFacts::default() });
+        facts.account_id = Answer::NotAsked;
+        assert_eq!(code(facts), ExitCode::from(FINDINGS));
     }
 }

@@ -100,6 +100,7 @@ fn summary<F: 'static>(report: &Report<F>, style: Style) -> String {
     let unknown = report.unknown().count();
     let passed = report.answers.iter().filter(|answer| answer.outcome == Outcome::Passed).count();
     let sign = match (blocking, warnings) {
+        (0, _) if report.is_incomplete() => style.paint(Colour::Yellow, "?"),
         (0, 0) => style.paint(Colour::Green, "√"),
         (0, _) => style.paint(Colour::Yellow, "‼"),
         _ => style.paint(Colour::Red, "×"),

@@ -43,11 +43,9 @@ impl ClusterUse {
         let keys = machines().filter_map(|spec| spec.effective_ssh_key_name(demand.network.ssh_key_name.as_deref()));
         let images = machines().filter_map(|spec| spec.ami.as_ref()?.id.clone());
         let by_name = spec.named_load_balancer().is_some() || spec.secondary_load_balancer_name().is_some();
-        let of_machines = machines().flat_map(|spec| &spec.control_plane_targets);
-        let mut targets = demand.network.control_plane_targets.iter().chain(of_machines);
-        let by_name = by_name || targets.any(|target| target.load_balancer_name.is_some());
+        let by_name = by_name || demand.control_plane_targets().any(|target| target.load_balancer_name.is_some());
         let groups: BTreeSet<&str> = demand.target_group_arns();
-        let classic = demand.network.control_plane_targets.iter();
+        let classic = demand.control_plane_targets();
         let classic: BTreeSet<String> =
             classic.filter_map(|target| target.classic_load_balancer_name.clone()).collect();
         let targets_are_known = !searched && !by_name;
@@ -82,18 +80,18 @@ impl ClusterUse {
 
         let checks = spec.effective_preflight_mode() != PreflightMode::Disabled;
         let unknown = demand.machines.is_empty();
-        let profiles = checks && (unknown || sources || !demand.instance_profiles().is_empty());
+        // What the network sources of machines publish is not known here.
+        let profiles = unknown || sources || !demand.instance_profiles().is_empty();
         let bucket = checks && (sources || demand.bucket().is_some());
         let keeps = |backend| {
             let delivery = BootstrapDelivery::Secrets(backend);
             unknown || machines().any(|spec| spec.ignition.is_none() && spec.effective_bootstrap_delivery() == delivery)
         };
-        // What the network sources of machines publish is not known here.
         let bucket_for_data = demand.network.bootstrap_bucket();
         let keeps_objects = sources || (bucket_for_data.is_some() && (unknown || any(AWSMachineSpec::may_use_bucket)));
         let presigns = bucket_for_data.is_none_or(|bucket| bucket.presigned_url_duration.is_some());
         let purposes = [
-            ("DescribeCapacityReservations", any(|spec| spec.capacity_reservation_id.is_some())),
+            ("DescribeCapacityReservations", unknown || any(|spec| spec.capacity_reservation_id.is_some())),
             ("DescribeHosts", any(|spec| spec.host_id.is_some()) || allocates_hosts),
             ("AllocateHosts", allocates_hosts),
             ("ReleaseHosts", allocates_hosts),
@@ -102,9 +100,12 @@ impl ClusterUse {
             ("AllocateAddress", allocates_addresses),
             ("AssociateAddress", allocates_addresses),
             ("ReleaseAddress", allocates_addresses),
-            ("DescribePlacementGroups", any(|spec| spec.placement_group_name.is_some())),
-            ("DescribeNetworkInterfaces", any(|spec| !spec.network_interfaces.is_empty())),
-            ("GetParameter", any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some()))),
+            ("DescribePlacementGroups", unknown || any(|spec| spec.placement_group_name.is_some())),
+            ("DescribeNetworkInterfaces", unknown || any(|spec| !spec.network_interfaces.is_empty())),
+            (
+                "GetParameter",
+                unknown || any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some())),
+            ),
             ("CreateSecret", keeps(SecretsBackend::SecretsManager)),
             ("PutSecretValue", keeps(SecretsBackend::SecretsManager)),
             ("DeleteSecret", keeps(SecretsBackend::SecretsManager)),
@@ -124,16 +125,16 @@ impl ClusterUse {
             ("DescribeRegions", checks),
             ("DescribeVpcAttribute", checks),
             ("DescribeVpcEndpoints", checks),
-            ("GetInstanceProfile", profiles),
-            ("ListAttachedRolePolicies", profiles),
-            ("ListRolePolicies", profiles),
+            ("GetInstanceProfile", checks && profiles),
+            ("ListAttachedRolePolicies", checks && profiles),
+            ("ListRolePolicies", checks && profiles),
             ("GetRole", checks && (unknown || demand.has_spot_machines())),
             ("GetBucketAcl", bucket),
             ("GetBucketLocation", bucket),
             ("GetBucketPolicyStatus", bucket),
             ("GetBucketPublicAccessBlock", bucket),
             ("GetServiceQuota", checks),
-            ("PassRole", unknown || any(|spec| spec.iam_instance_profile.is_some())),
+            ("PassRole", profiles),
         ];
         Self {
             region: demand.region.clone(),

@@ -46,7 +46,7 @@ pub(crate) async fn run(flags: Flags, controller_key: Option<AccessKey>, stop: C
     let server = version::ensure_supported(&client).await?;
     info!(%server, version = build_info::VERSION, "connected to the management cluster");
     ensure_of_this_release(&client, &definitions::of_this_release()?, INSTALLATION_TIMEOUT).await?;
-    let mut registry = process::registry();
+    let mut registry = process::registry("manager");
     let runtime = Runtime::new(client.clone(), "capa-rs", "capa", &mut registry);
     let election = flags.process.election(&runtime, &flags.leader_elect_resource_name)?;
     let options = capa_aws::Options {

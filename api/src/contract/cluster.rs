@@ -4,6 +4,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
 use super::{ApiEndpoint, ContractReference};
+use crate::common::ControlPlaneTarget;
 use crate::lenient;
 
 /// Spec of a Cluster.
@@ -44,7 +45,7 @@ pub struct ClusterSpec {
 pub struct ClusterNetwork {
     /// Port of the API servers.
     #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
-    pub api_server_port: Option<i64>,
+    pub api_server_port: Option<i32>,
     /// Ranges of pods.
     #[serde(default, deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub pods: Option<NetworkRanges>,
@@ -110,6 +111,13 @@ impl Cluster {
         let ranges = network.into_iter().flat_map(|network| [&network.pods, &network.services]);
         let blocks = ranges.flatten().flat_map(|ranges| &ranges.cidr_blocks);
         blocks.map(String::as_str).collect()
+    }
+
+    /// Port on which the API servers listen. Control plane providers use 6443 if the Cluster names none. The port of the
+    /// control plane endpoint may be another one.
+    pub fn api_server_port(&self) -> i32 {
+        let network = self.spec.cluster_network.as_ref();
+        network.and_then(|network| network.api_server_port).unwrap_or(ControlPlaneTarget::API_PORT)
     }
 
     /// Whether the control plane has answered at least once.

@@ -2,7 +2,6 @@
 //! checks.
 
 use capa_api::cluster::{AWSCluster, AWSClusterSpec};
-use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionStatus;
 use capa_api::contract::Cluster;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc};
@@ -10,7 +9,7 @@ use capa_cloud::{CloudError, ClusterCloud};
 use capa_preflight::facts::{Demand, EndpointDemand, MachineDemand};
 
 use super::facts::NetworkLookup;
-use super::load_balancer::api_port;
+use super::load_balancer::endpoint_port;
 use super::read::look_up;
 use super::resolve::resolve;
 
@@ -32,7 +31,7 @@ pub async fn resolved_network(
         Ok(lookup) => lookup,
         Err(error) => NetworkLookup::Failed(error),
     };
-    let resolution = resolve(spec, cluster_name, api_port(spec, None), &lookup, None);
+    let resolution = resolve(spec, cluster_name, endpoint_port(spec, None), &lookup, None);
     let is_complete = resolution.condition.status == ConditionStatus::True;
     let problem = (!is_complete).then_some(resolution.condition.message);
     Ok((resolution.network, problem))
@@ -43,7 +42,6 @@ pub async fn resolved_network(
 /// missing.
 pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, machines: Vec<MachineDemand>) -> Demand {
     let spec = &cluster.spec;
-    let of_cluster = owner.spec.control_plane_endpoint.as_ref().filter(|endpoint| endpoint.is_set());
     let of_owner = demand_of_network(owner, declared(spec, network), machines);
     let endpoint = spec.endpoint().map(|(host, port)| EndpointDemand {
         host: host.to_owned(),
@@ -53,7 +51,6 @@ pub fn demand(cluster: &AWSCluster, owner: &Cluster, network: &MachineNetwork, m
     Demand {
         region: spec.region.clone().unwrap_or_default(),
         cni: spec.preflight.as_ref().and_then(|preflight| preflight.cni),
-        api_port: api_port(spec, of_cluster.map(|endpoint| endpoint.port)),
         endpoint: endpoint.or(of_owner.endpoint),
         ..of_owner
     }
@@ -74,7 +71,7 @@ pub fn demand_of_network(owner: &Cluster, network: MachineNetwork, machines: Vec
         wants_ipv6: cluster_cidrs.iter().any(|block| block.contains(':')),
         cluster_cidrs,
         cni: None,
-        api_port: endpoint.map_or(ControlPlaneTarget::API_PORT, |endpoint| endpoint.port),
+        api_port: owner.api_server_port(),
         endpoint: endpoint.map(|endpoint| EndpointDemand {
             host: endpoint.host.clone(),
             port: endpoint.port,

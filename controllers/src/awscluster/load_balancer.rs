@@ -58,8 +58,8 @@ fn secondary_target(spec: &AWSClusterSpec, port: i32) -> Option<ControlPlaneTarg
     })
 }
 
-/// The port of API servers.
-pub(super) fn api_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
+/// The port of the control plane endpoint, on which load balancers listen.
+pub(super) fn endpoint_port(spec: &AWSClusterSpec, of_cluster: Option<i32>) -> i32 {
     let own = spec.endpoint().map(|(_, port)| port);
     own.or_else(|| of_cluster.filter(|port| *port != 0)).unwrap_or(ControlPlaneTarget::API_PORT)
 }
@@ -294,9 +294,9 @@ mod tests {
     #[test]
     fn the_port_is_that_of_the_endpoint_wherever_it_stands() {
         let own = "controlPlaneEndpoint: {host: api, port: 443}";
-        assert_eq!(api_port(&read(own), Some(8443)), 443);
-        assert_eq!(api_port(&read("region: r"), Some(8443)), 8443);
-        assert_eq!(api_port(&read("region: r"), Some(0)), 6443);
-        assert_eq!(api_port(&read("region: r"), None), 6443);
+        assert_eq!(endpoint_port(&read(own), Some(8443)), 443);
+        assert_eq!(endpoint_port(&read("region: r"), Some(8443)), 8443);
+        assert_eq!(endpoint_port(&read("region: r"), Some(0)), 6443);
+        assert_eq!(endpoint_port(&read("region: r"), None), 6443);
     }
 }

@@ -17,7 +17,7 @@ use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
 use super::ClusterContext;
 use super::continued_lookup::ContinuedLookup;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};
-use super::load_balancer::{self, NamedLoadBalancer, api_port};
+use super::load_balancer::{self, NamedLoadBalancer, endpoint_port};
 use super::lookup_cache::LookupKey;
 use super::status::published_endpoint;
 use super::targets::{self, NamedTargets};
@@ -133,7 +133,7 @@ fn recorded_lookup(cluster: &AWSCluster, owner: &Cluster) -> Option<NetworkLooku
 fn is_of_port(cluster: &AWSCluster, owner: &Cluster, status: &AWSClusterStatus) -> bool {
     let spec = &cluster.spec;
     // A changed endpoint of the spec is another generation.
-    let port = |endpoint: Option<&PublishedEndpoint>| api_port(spec, endpoint.map(|endpoint| endpoint.port));
+    let port = |endpoint: Option<&PublishedEndpoint>| endpoint_port(spec, endpoint.map(|endpoint| endpoint.port));
     let has_names = load_balancer::to_look_up(spec).is_some() || !load_balancer::named_among_targets(spec).is_empty();
     !has_names
         || port(status.control_plane_endpoint.as_ref()) == port(published_endpoint(cluster, Some(owner)).as_ref())

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use super::check_results;
 use super::facts::{Facts, IdentityFailure, NetworkLookup};
-use super::load_balancer::api_port;
+use super::load_balancer::endpoint_port;
 use super::ready::ReadyInputs;
 use super::resolve::{Published, Resolution, resolve};
 use crate::filters::candidates;
@@ -164,7 +164,7 @@ pub(super) fn resolution(cluster: &AWSCluster, owner: &Cluster, facts: &Facts) -
     resolve(
         &cluster.spec,
         owner.metadata.name.as_deref().unwrap_or_default(),
-        api_port(&cluster.spec, endpoint.map(|endpoint| endpoint.port)),
+        endpoint_port(&cluster.spec, endpoint.map(|endpoint| endpoint.port)),
         &facts.lookup,
         cluster.status.as_ref().and_then(|before| published(cluster, before)),
     )

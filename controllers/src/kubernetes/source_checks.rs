@@ -53,6 +53,11 @@ impl SourceChecks {
         })
     }
 
+    /// User name of the manager.
+    pub fn manager(&self) -> &str {
+        &self.manager
+    }
+
     /// The network of the machines of a template, as the manager would find it.
     pub async fn described(
         &self,

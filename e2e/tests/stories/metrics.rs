@@ -120,7 +120,7 @@ fn counts_one_ready_machine(metrics: &Metrics) -> anyhow::Result<()> {
         is("capa_objects", &ready, 1.0)?;
         is("capa_objects", &ready[..2], 1.0)?;
     }
-    is("capa_build_info", &[], 1.0)?;
+    is("capa_build_info", &[("program", "manager")], 1.0)?;
     is("leader_election_master_status", &[], 1.0)?;
     let launched = [("controller", "awsmachine"), ("operation", "RunInstances"), ("error_code", "")];
     is("aws_api_requests_total", &launched, 1.0)?;

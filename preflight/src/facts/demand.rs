@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use capa_api::cluster::preflight::PodNetwork;
-use capa_api::common::MachineRole;
+use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_api::machine::{AWSMachineSpec, MarketType};
 use capa_api::network::MachineNetwork;
 use serde::{Deserialize, Serialize};
@@ -227,11 +227,27 @@ impl Demand {
         of_network.chain(of_machines).collect()
     }
 
+    /// The sets of security groups that machines of a role have: one for each template, or that of the network while no
+    /// template of the role is known.
+    pub fn group_sets(&self, role: RoleOfMachines) -> BTreeSet<BTreeSet<&str>> {
+        let machines = self.machines.iter().filter(|machines| machines.role == role);
+        let mut sets: BTreeSet<_> = machines.map(|machines| machines.security_groups(&self.network)).collect();
+        if sets.is_empty() {
+            sets.insert(self.group_ids(Some(role)));
+        }
+        sets.retain(|ids| !ids.is_empty());
+        sets
+    }
+
+    /// The targets of the control plane, of the network and of the templates.
+    pub fn control_plane_targets(&self) -> impl Iterator<Item = &ControlPlaneTarget> {
+        let of_machines = self.machines.iter().flat_map(|machines| &machines.spec.control_plane_targets);
+        self.network.control_plane_targets.iter().chain(of_machines)
+    }
+
     /// ARNs of the target groups of the control plane.
     pub fn target_group_arns(&self) -> BTreeSet<&str> {
-        let of_machines = self.machines.iter().flat_map(|machines| &machines.spec.control_plane_targets);
-        let targets = self.network.control_plane_targets.iter().chain(of_machines);
-        targets.filter_map(|target| target.target_group_arn.as_deref()).collect()
+        self.control_plane_targets().filter_map(|target| target.target_group_arn.as_deref()).collect()
     }
 }
 

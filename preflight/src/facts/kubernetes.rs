@@ -8,6 +8,9 @@ use super::Answer;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubernetesFacts {
+    /// User name of the manager, whose permissions were asked for.
+    #[serde(default)]
+    pub manager: String,
     /// The infrastructure object of the Cluster and the network sources of machines.
     pub sources: Vec<SourceAccess>,
 }

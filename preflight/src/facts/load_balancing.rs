@@ -77,14 +77,6 @@ pub struct LoadBalancer {
     pub listeners: Answer<Vec<Listener>>,
 }
 
-impl LoadBalancer {
-    /// Whether the load balancer distributes connections to targets in other zones.
-    pub fn is_cross_zone(&self) -> Option<bool> {
-        let attributes = self.attributes.found()?;
-        Some(attributes.get("load_balancing.cross_zone.enabled").is_some_and(|value| value == "true"))
-    }
-}
-
 /// A listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

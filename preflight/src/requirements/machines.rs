@@ -41,7 +41,7 @@ const NAMED: [Named; 9] = [
     Named {
         kind: Kind::InstanceProfile,
         rules: &["M6"],
-        condition: "exists, and has a role with the permissions that `capa-rs iam nodes` prints",
+        condition: "exists, and has a role with the permissions that `capa-rs iam node` prints",
         names: |demand, machines| machines.instance_profile(&demand.network).into_iter().collect(),
     },
     Named {

@@ -82,13 +82,14 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
                 "Gateway" => "--route-table-ids <tables>",
                 _ => "--private-dns-enabled --subnet-ids <subnets> --security-group-ids <groups>",
             };
+            let prefix = if region.starts_with("cn-") && *service != "s3" { "cn." } else { "" };
             Problem::new(
                 *service,
                 format!("{} has no usable endpoint of {service}", vpc.id),
                 "create the endpoint; an interface endpoint needs private DNS, a gateway endpoint the route table",
             )
             .fixed_by(facts.aws(&format!(
-                "ec2 create-vpc-endpoint --vpc-id {} --service-name com.amazonaws.{region}.{service} \
+                "ec2 create-vpc-endpoint --vpc-id {} --service-name {prefix}com.amazonaws.{region}.{service} \
                  --vpc-endpoint-type {endpoint_type} {more}",
                 vpc.id
             )))

@@ -129,23 +129,21 @@ fn endpoints(facts: &Facts) -> Checked {
 
 fn launches(facts: &Facts) -> Checked {
     applies(!facts.launches.is_empty())?;
-    let mut problems = Vec::new();
-    for (template, answer) in &facts.launches {
-        match known(answer, &format!("whether {template} can be launched"))? {
-            DryRun::Allowed => {}
-            DryRun::Denied(message) => problems.push(Problem::new(
+    of_each(facts.launches.iter().map(|(template, answer)| {
+        Ok(match known(answer, &format!("whether {template} can be launched"))? {
+            DryRun::Allowed => None,
+            DryRun::Denied(message) => Some(Problem::new(
                 template,
                 format!("the credentials may not launch a machine: {message}"),
                 "allow ec2:RunInstances, ec2:CreateTags and iam:PassRole as `capa-rs iam` prints them",
             )),
-            DryRun::Refused(message) => problems.push(Problem::new(
+            DryRun::Refused(message) => Some(Problem::new(
                 template,
                 format!("EC2 refuses the launch of a machine: {message}"),
                 "correct what the message names",
             )),
-        }
-    }
-    Ok(problems)
+        })
+    }))
 }
 
 fn other_calls(facts: &Facts) -> Checked {

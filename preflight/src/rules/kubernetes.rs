@@ -3,7 +3,7 @@
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
 use crate::facts::{Facts, SourceAccess};
-use crate::rule::{Category::Kubernetes, Checked, Problem, Rule, ShownBy, Skipped, known};
+use crate::rule::{Category::Kubernetes, Checked, Problem, Rule, ShownBy, Skipped, known, of_each};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -66,22 +66,21 @@ fn kinds(facts: &Facts) -> Checked {
 }
 
 fn permissions(facts: &Facts) -> Checked {
-    let mut problems = Vec::new();
-    for source in sources(facts)?.iter().filter(|source| source.is_served) {
+    let manager = facts.kubernetes.as_ref().map_or("", |kubernetes| kubernetes.manager.as_str());
+    of_each(sources(facts)?.iter().filter(|source| source.is_served).map(|source| {
         let what = format!("whether the manager may read {}", source.object);
-        if !*known(&source.is_readable_by_manager, &what)? {
-            let problem = Problem::new(
-                &source.object,
-                format!("the manager may not read {}.{}", source.resource, source.group),
-                "create a ClusterRole with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
-            );
-            problems.push(problem.fixed_by(format!(
-                "kubectl auth can-i get {}.{} --as system:serviceaccount:capa-rs-system:capa-controller-manager",
-                source.resource, source.group
-            )));
+        if *known(&source.is_readable_by_manager, &what)? {
+            return Ok(None);
         }
-    }
-    Ok(problems)
+        let problem = Problem::new(
+            &source.object,
+            format!("the manager may not read {}.{}", source.resource, source.group),
+            "create a ClusterRole with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
+        );
+        Ok(Some(
+            problem.fixed_by(format!("kubectl auth can-i get {}.{} --as {manager}", source.resource, source.group)),
+        ))
+    }))
 }
 
 fn fields(facts: &Facts) -> Checked {

@@ -9,11 +9,14 @@ use super::traffic::endpoint_port;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
 use crate::lookup::DEFAULT_ROUTE;
 use crate::reach::{Peer, Traffic, allow, ingress};
-use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
 /// minutes for the API server.
 const SLOWEST_HEALTH_CHECK: i32 = 60;
+
+/// Attribute of target groups and load balancers: whether connections are distributed to targets in other zones.
+const CROSS_ZONE: &str = "load_balancing.cross_zone.enabled";
 
 /// Attributes of target groups: whether targets see the addresses of clients, and whether connections to deregistered
 /// targets end.
@@ -155,7 +158,7 @@ fn target_groups(facts: &Facts) -> Checked {
 
 /// Whether the user specifies the port with which targets are registered.
 fn registers_with_port(facts: &Facts, arn: &str) -> bool {
-    let mut targets = facts.demand.network.control_plane_targets.iter();
+    let mut targets = facts.demand.control_plane_targets();
     targets.any(|target| target.target_group_arn.as_deref() == Some(arn) && target.port.is_some())
 }
 
@@ -196,14 +199,12 @@ fn each_balancer(facts: &Facts, check: impl Fn(&LoadBalancer) -> Result<Option<P
     asked(facts)?;
     let balancers = facts.the_load_balancers()?;
     applies(!balancers.is_empty())?;
-    let problems: Result<Vec<Option<Problem>>, Skipped> = balancers.into_iter().map(check).collect();
-    Ok(problems?.into_iter().flatten().collect())
+    of_each(balancers.into_iter().map(check))
 }
 
 fn each_group(facts: &Facts, check: impl Fn(&TargetGroup) -> Result<Option<Problem>, Skipped>) -> Checked {
     asked(facts)?;
-    let problems: Result<Vec<Option<Problem>>, Skipped> = facts.the_target_groups()?.into_iter().map(check).collect();
-    Ok(problems?.into_iter().flatten().collect())
+    of_each(facts.the_target_groups()?.into_iter().map(check))
 }
 
 fn load_balancers(facts: &Facts) -> Checked {
@@ -228,21 +229,36 @@ fn zones(facts: &Facts) -> Checked {
         let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
         let wanted: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
         let missing: Vec<&str> = wanted.into_iter().filter(|zone| !balancer.zones.contains_key(*zone)).collect();
-        if missing.is_empty() || known_attributes(balancer)?.is_cross_zone() == Some(true) {
+        if missing.is_empty() {
             return Ok(None);
         }
+        let groups = facts.the_target_groups()?.into_iter();
+        let groups = groups.filter(|group| group.load_balancer_arns.contains(&balancer.arn));
+        let of_balancer = known(&balancer.attributes, "the attributes of the load balancer")?;
+        let Some(group) = within_zones(groups, of_balancer)? else {
+            return Ok(None);
+        };
         let message = format!("{} has no subnet in {}", balancer.name, missing.join(" and "));
         let problem = Problem::new(&balancer.name, message, "add a subnet of the zone, or distribute across zones");
-        Ok(Some(problem.fixed_by(facts.aws(&format!(
-            "elbv2 modify-load-balancer-attributes --load-balancer-arn {} --attributes \
-             Key=load_balancing.cross_zone.enabled,Value=true",
-            balancer.arn
-        )))))
+        Ok(Some(problem.fixed_by(set_attribute(facts, group, CROSS_ZONE, "true"))))
     })
 }
 
-fn known_attributes(balancer: &LoadBalancer) -> Result<&LoadBalancer, Skipped> {
-    known(&balancer.attributes, "the attributes of the load balancer").map(|_| balancer)
+/// The first target group to which connections are distributed within their zones only. The attribute of the group
+/// replaces that of the load balancer. Source: the user guide for Network Load Balancers, «Cross-zone load balancing for
+/// target groups».
+fn within_zones<'a>(
+    groups: impl Iterator<Item = &'a TargetGroup>,
+    of_balancer: &BTreeMap<String, String>,
+) -> Result<Option<&'a TargetGroup>, Skipped> {
+    for group in groups {
+        let of_group = known(&group.attributes, "the attributes of the target group")?.get(CROSS_ZONE);
+        let own = of_group.filter(|value| ["true", "false"].contains(&value.as_str()));
+        if own.or_else(|| of_balancer.get(CROSS_ZONE)).is_none_or(|value| value != "true") {
+            return Ok(Some(group));
+        }
+    }
+    Ok(None)
 }
 
 fn health_checks(facts: &Facts) -> Checked {

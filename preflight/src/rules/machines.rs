@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use crate::facts::{Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS};
 use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
-/// The instance families that count towards the service quotas for virtual CPUs of standard instances.
-const STANDARD_FAMILIES: [char; 7] = ['a', 'c', 'd', 'h', 'i', 'm', 'r'];
+/// The letters before the generation in the names of the instance types that count towards the service quotas for
+/// virtual CPUs of standard instances. Source: the user guide of EC2, «On-Demand Instance quotas».
+const STANDARD_FAMILIES: [&str; 11] = ["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
 /// The largest user data of an instance, in bytes. Source: the user guide of EC2, «Instance user data».
 const MAX_USER_DATA: usize = 16 * 1024;
 
@@ -215,6 +216,12 @@ fn offerings(facts: &Facts) -> Checked {
     Ok(problems)
 }
 
+/// Whether machines count towards the quotas of standard instances.
+fn is_standard(machines: &MachineDemand) -> bool {
+    let family = machines.spec.instance_type.split(|letter: char| letter.is_ascii_digit()).next();
+    family.is_some_and(|family| STANDARD_FAMILIES.contains(&family))
+}
+
 fn quotas(facts: &Facts) -> Checked {
     applies(!facts.demand.machines.is_empty())?;
     let quotas = known(&facts.quotas, "the service quotas")?;
@@ -222,7 +229,7 @@ fn quotas(facts: &Facts) -> Checked {
     for (code, name, spot) in [(ON_DEMAND_VCPUS, "on-demand", false), (SPOT_VCPUS, "spot", true)] {
         let mut wanted = 0;
         let of_kind = facts.demand.machines.iter().filter(|machines| machines.is_spot() == spot);
-        for machines in of_kind.filter(|machines| machines.spec.instance_type.starts_with(STANDARD_FAMILIES)) {
+        for machines in of_kind.filter(|machines| is_standard(machines)) {
             wanted += instance_type(facts, machines)?.map_or(0, |of| of.vcpus) * machines.replicas;
         }
         if let Some(quota) = quotas.get(code).filter(|quota| **quota < f64::from(wanted)) {
@@ -284,7 +291,7 @@ fn instance_profile(facts: &Facts, name: &str, profile: Option<&InstanceProfile>
             }
             (
                 format!("the role of instance profile {name} has no policy"),
-                "attach the policies that `capa-rs iam nodes` prints",
+                "attach the policies that `capa-rs iam node` prints",
                 "iam put-role-policy --role-name <role> --policy-name nodes --policy-document file://<file>".to_owned(),
                 Warning,
             )

@@ -3,7 +3,7 @@
 use capa_api::cluster::preflight::PodNetwork;
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
-use super::security_groups::{admits, groups_of, machines_by_role};
+use super::security_groups::{admits, group_sets, machines_by_role};
 use super::traffic::of_pod_network;
 use crate::facts::{Facts, RoleOfMachines};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped};
@@ -28,7 +28,7 @@ fn pod_network(facts: &Facts) -> Checked {
     let peers = machines_by_role(facts)?;
     let mut problems = Vec::new();
     for role in ROLES {
-        if matches!(groups_of(facts, role), Err(Skipped::NotApplicable)) {
+        if matches!(group_sets(facts, role), Err(Skipped::NotApplicable)) {
             continue;
         }
         let mut refused: Vec<Option<Problem>> = Vec::new();

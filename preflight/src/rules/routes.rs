@@ -65,7 +65,8 @@ fn private_routes(facts: &Facts) -> Checked {
     for subnet in facts.subnets_of(None)? {
         let id = &subnet.id;
         let table = &facts.route_table(id)?.id;
-        let (message, fix) = match default_route(facts, id)? {
+        let route = default_route(facts, id)?;
+        let (message, fix) = match route {
             // Machines with public addresses use such a route, which S6 checks.
             Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
                 if has_public_machines(facts, subnet) || subnet.assigns_public_ip || facts.demand.machines.is_empty() {
@@ -91,12 +92,16 @@ fn private_routes(facts: &Facts) -> Checked {
                 "add a default route to a NAT gateway, or the VPC endpoints of E2",
             ),
         };
-        let command = format!(
-            "ec2 create-route --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} --nat-gateway-id <nat>"
-        );
-        problems.push(Problem::new(id, message, fix).fixed_by(facts.aws(&command)));
+        let command = set_default_route(facts, table, route, "--nat-gateway-id <nat>");
+        problems.push(Problem::new(id, message, fix).fixed_by(command));
     }
     Ok(problems)
+}
+
+/// The command that gives a route table a default route. EC2 refuses to create a route that exists.
+fn set_default_route(facts: &Facts, table: &str, existing: Option<&Route>, target: &str) -> String {
+    let action = if existing.is_some() { "replace-route" } else { "create-route" };
+    facts.aws(&format!("ec2 {action} --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} {target}"))
 }
 
 fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Skipped> {
@@ -123,9 +128,9 @@ fn public_routes(facts: &Facts) -> Checked {
             let table = &facts.route_table(&subnet.id)?.id;
             let message = format!("{} has no default route to an internet gateway", subnet.id);
             let fix = "add the route, or set publicIP: false";
-            problems.push(Problem::new(&subnet.id, message, fix).fixed_by(facts.aws(&format!(
-                "ec2 create-route --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} --gateway-id <igw>"
-            ))));
+            let route = default_route(facts, &subnet.id)?;
+            let command = set_default_route(facts, table, route, "--gateway-id <igw>");
+            problems.push(Problem::new(&subnet.id, message, fix).fixed_by(command));
         }
     }
     Ok(problems)

@@ -139,29 +139,32 @@ fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
     Peer { ranges: ranges.into_iter().collect(), ..Peer::default() }
 }
 
-/// The security groups of the machines of a role. If a group does not exist, G1 reports it, and the other rules are
-/// unknown.
-pub(super) fn groups_of(facts: &Facts, role: RoleOfMachines) -> Result<Vec<&SecurityGroup>, Skipped> {
-    let ids = facts.demand.group_ids(Some(role));
-    applies(!ids.is_empty())?;
-    let groups = facts.groups(&ids)?;
-    if groups.len() < ids.len() {
-        return Err(Skipped::Unknown("a security group does not exist: see G1".to_owned()));
-    }
-    Ok(groups)
+/// The sets of security groups that machines of a role have. If a group does not exist, G1 reports it, and the other
+/// rules are unknown.
+pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Vec<&SecurityGroup>>, Skipped> {
+    let sets = facts.demand.group_sets(role);
+    applies(!sets.is_empty())?;
+    let existing = sets.iter().map(|ids| {
+        let groups = facts.groups(ids)?;
+        if groups.len() < ids.len() {
+            return Err(Skipped::Unknown("a security group does not exist: see G1".to_owned()));
+        }
+        Ok(groups)
+    });
+    existing.collect()
 }
 
-/// Returns a problem unless the groups of `role` admit the traffic from the peer.
+/// Returns a problem unless all machines of `role` admit the traffic from the peer.
 pub(super) fn admits(
     facts: &Facts,
     role: RoleOfMachines,
     traffic: Traffic,
     (name, peer): (&str, &Peer<'_>),
 ) -> Result<Option<Problem>, Skipped> {
-    let groups = groups_of(facts, role)?;
-    if allow(ingress(&groups), traffic, peer) {
+    let sets = group_sets(facts, role)?;
+    let Some(groups) = sets.iter().find(|groups| !allow(ingress(groups), traffic, peer)) else {
         return Ok(None);
-    }
+    };
     let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
     let of = match role {
         RoleOfMachines::ControlPlane => "control plane machines",
@@ -327,16 +330,20 @@ fn outgoing(facts: &Facts) -> Checked {
     };
     let mut problems = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
-        let groups = match groups_of(facts, role) {
+        let sets = match group_sets(facts, role) {
             Err(Skipped::NotApplicable) => continue,
-            groups => groups?,
+            sets => sets?,
         };
-        let of_role = traffic::outgoing(&facts.demand).into_iter();
-        let refused = of_role
-            .filter(|flow| flow.rule == "G10" && flow.role == role)
-            .map(|flow| (flow.traffic, peer_of(flow.side)))
-            .find(|(traffic, (peer, _))| !allow(egress(&groups), *traffic, peer));
-        problems.extend(refused.map(|(traffic, (peer, name))| egress_problem(facts, &groups, traffic, (name, &peer))));
+        for groups in sets {
+            let of_role = traffic::outgoing(&facts.demand).into_iter();
+            let refused = of_role
+                .filter(|flow| flow.rule == "G10" && flow.role == role)
+                .map(|flow| (flow.traffic, peer_of(flow.side)))
+                .find(|(traffic, (peer, _))| !allow(egress(&groups), *traffic, peer));
+            let problem =
+                |(traffic, (peer, name)): (_, (Peer<'_>, _))| egress_problem(facts, &groups, traffic, (name, &peer));
+            problems.extend(refused.map(problem));
+        }
     }
     Ok(problems)
 }
@@ -365,40 +372,43 @@ fn egress_problem(
 }
 
 fn cluster_tags(facts: &Facts) -> Checked {
-    let key = facts.demand.cluster_tag_key();
     let mut problems = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
-        let groups = match groups_of(facts, role) {
-            Err(Skipped::NotApplicable) => continue,
-            groups => groups?,
-        };
-        let tagged: Vec<&str> =
-            groups.iter().filter(|group| group.tags.contains_key(&key)).map(|group| group.id.as_str()).collect();
-        let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
-        let problem = match tagged.as_slice() {
-            [_] => continue,
-            [] => Problem::new(
-                ids.join(","),
-                format!("none of the security groups {} has the tag {key}", ids.join(", ")),
-                format!("tag one of them with {key}=shared"),
-            )
-            .fixed_by(facts.aws(&format!(
-                "ec2 create-tags --resources {} --tags Key={key},Value=shared",
-                ids.first().copied().unwrap_or_default()
-            ))),
-            several => Problem::new(
-                ids.join(","),
-                format!("several security groups of a machine have the tag {key}: {}", several.join(", ")),
-                "remove the tag from all but one",
-            )
-            .fixed_by(facts.aws(&format!(
-                "ec2 delete-tags --resources {} --tags Key={key}",
-                several.last().copied().unwrap_or_default()
-            ))),
-        };
-        problems.push(problem);
+        match group_sets(facts, role) {
+            Err(Skipped::NotApplicable) => {}
+            sets => problems.extend(sets?.iter().filter_map(|groups| cluster_tag_problem(facts, groups))),
+        }
     }
     Ok(problems)
+}
+
+/// The problem that the number of groups of a machine with the cluster's tag is not one.
+fn cluster_tag_problem(facts: &Facts, groups: &[&SecurityGroup]) -> Option<Problem> {
+    let key = facts.demand.cluster_tag_key();
+    let tagged: Vec<&str> =
+        groups.iter().filter(|group| group.tags.contains_key(&key)).map(|group| group.id.as_str()).collect();
+    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+    Some(match tagged.as_slice() {
+        [_] => return None,
+        [] => Problem::new(
+            ids.join(","),
+            format!("none of the security groups {} has the tag {key}", ids.join(", ")),
+            format!("tag one of them with {key}=shared"),
+        )
+        .fixed_by(facts.aws(&format!(
+            "ec2 create-tags --resources {} --tags Key={key},Value=shared",
+            ids.first().copied().unwrap_or_default()
+        ))),
+        several => Problem::new(
+            ids.join(","),
+            format!("several security groups of a machine have the tag {key}: {}", several.join(", ")),
+            "remove the tag from all but one",
+        )
+        .fixed_by(facts.aws(&format!(
+            "ec2 delete-tags --resources {} --tags Key={key}",
+            several.last().copied().unwrap_or_default()
+        ))),
+    })
 }
 
 fn konnectivity(facts: &Facts) -> Checked {
@@ -406,12 +416,12 @@ fn konnectivity(facts: &Facts) -> Checked {
     let Some(flow) = flows.iter().find(|flow| flow.rule == "G12") else {
         return Err(Skipped::NotApplicable);
     };
-    let groups = groups_of(facts, flow.role)?;
     let anywhere = peer_in([DEFAULT_ROUTE]);
     // The hosted control plane may have addresses in the VPC.
-    if allow(egress(&groups), flow.traffic, &anywhere) || allow(egress(&groups), flow.traffic, &in_vpc(facts)?) {
-        return Ok(vec![]);
-    }
-    let problem = egress_problem(facts, &groups, flow.traffic, ("the hosted control plane", &anywhere));
-    Ok(vec![problem])
+    let in_vpc = in_vpc(facts)?;
+    let mut sets = group_sets(facts, flow.role)?;
+    sets.retain(|groups| ![&anywhere, &in_vpc].into_iter().any(|peer| allow(egress(groups), flow.traffic, peer)));
+    let problem =
+        |groups: &Vec<_>| egress_problem(facts, groups, flow.traffic, ("the hosted control plane", &anywhere));
+    Ok(sets.iter().map(problem).collect())
 }

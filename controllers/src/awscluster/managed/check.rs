@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
+use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::Cluster;
 use capa_api::meta;
@@ -15,9 +16,6 @@ use super::inputs::brought;
 use super::names::Names;
 use super::{decided, later, namesakes, status};
 use crate::identity::{self, IdentityError, IdentityRequest};
-
-/// Port of the API server of Clusters that name none.
-const API_SERVER_PORT: i64 = 6443;
 
 /// Why a pass ends before it changes AWS: the conditions that say so.
 pub(super) type Stopped = (Vec<ConditionUpdate>, Next);
@@ -66,7 +64,7 @@ pub(super) async fn check(
         region: region.to_owned(),
         zones: zones(cluster, name, cloud.as_ref()).await?,
         account_id,
-        api_server_port: api_server_port(owner),
+        api_server_port: owner.map_or(ControlPlaneTarget::API_PORT, Cluster::api_server_port).into(),
     };
     Ok((checked, cloud))
 }
@@ -90,7 +88,7 @@ pub(super) async fn check_alone(
         region: region.to_owned(),
         account_id,
         zones: if needs_zones { zones.clone() } else { vec![] },
-        api_server_port: api_server_port(Some(owner)),
+        api_server_port: owner.api_server_port().into(),
     };
     Ok((checked, zones))
 }
@@ -130,12 +128,6 @@ fn needs_zones(cluster: &AWSCluster, name: &str) -> bool {
     let has_zones = cluster.status.as_ref().is_some_and(|status| !status.zones.is_empty());
     let is_brought = brought::vpc(&cluster.spec, name, &decided::recorded(cluster)).is_some();
     !is_deleted && !has_zones && !is_brought
-}
-
-/// Port of the API server.
-fn api_server_port(owner: Option<&Cluster>) -> i64 {
-    let network = owner.and_then(|cluster| cluster.spec.cluster_network.as_ref());
-    network.and_then(|network| network.api_server_port).unwrap_or(API_SERVER_PORT)
 }
 
 /// The region, which must be that of the first pass, because everything would seem to be deleted in another one.

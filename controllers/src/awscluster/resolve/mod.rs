@@ -72,7 +72,7 @@ fn declared_groups(spec: &AWSClusterSpec) -> NetworkSecurityGroups {
 pub(super) fn resolve(
     spec: &AWSClusterSpec,
     cluster_name: &str,
-    api_port: i32,
+    endpoint_port: i32,
     lookup: &NetworkLookup,
     before: Option<Published<'_>>,
 ) -> Resolution {
@@ -107,7 +107,7 @@ pub(super) fn resolve(
     };
     let declared_groups = groups(spec, region, found, &mut problems);
     let (control_plane_targets, pending_control_plane_targets) =
-        match load_balancer_targets(spec, api_port, region, (found, before), &discovered, &mut problems) {
+        match load_balancer_targets(spec, endpoint_port, region, (found, before), &discovered, &mut problems) {
             Targets::Known(targets) => (targets, None),
             Targets::Pending(pending) => (vec![], Some(pending)),
         };
@@ -234,7 +234,7 @@ fn place(region: &str, account_id: &str) -> String {
 /// kept. Those of another spec are not, because they belong to the load balancer in that spec.
 fn load_balancer_targets(
     spec: &AWSClusterSpec,
-    api_port: i32,
+    endpoint_port: i32,
     region: &str,
     (found, before): (Option<&FoundNetwork>, Option<Published<'_>>),
     discovered: &Discovered<'_>,
@@ -247,7 +247,7 @@ fn load_balancer_targets(
     let lookup = found.and_then(|found| found.load_balancer.as_ref());
     let known = before.filter(|before| before.of_this_spec);
     let known = known.map_or(&[][..], |known| &known.network.control_plane_targets);
-    let targets = load_balancer::targets(spec, api_port, lookup, known, &place, problems);
+    let targets = load_balancer::targets(spec, endpoint_port, lookup, known, &place, problems);
     let mut targets = match (targets, found) {
         (Targets::Known(targets), Some(found)) => {
             let answers = &found.named_load_balancers;

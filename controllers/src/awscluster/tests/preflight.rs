@@ -156,6 +156,17 @@ async fn a_request_or_a_change_of_the_spec_repeats_the_checks_at_once() {
     assert!(checked_at(&edited) > checked_at(&later));
 }
 
+#[test]
+fn the_port_of_the_endpoint_is_not_that_of_the_api_servers() {
+    let cluster = aws_cluster(&format!("{NETWORK}, controlPlaneEndpoint: {{host: api.example.org, port: 443}}"));
+    let ports = |owner: &str| {
+        let demand = super::super::demand(&cluster, &super::owner(owner), &MachineNetwork::default(), vec![]);
+        (demand.endpoint.unwrap().port, demand.api_port)
+    };
+    assert_eq!(ports("{}"), (443, 6443));
+    assert_eq!(ports("{clusterNetwork: {apiServerPort: 8443}}"), (443, 8443));
+}
+
 #[tokio::test]
 async fn the_pod_network_of_the_spec_is_checked() {
     let scene = Scene::new();

@@ -1,6 +1,7 @@
 //! Tests every rule with infrastructure that passes it, and with infrastructure that breaks it.
 
 mod bad;
+mod other;
 
 use std::collections::BTreeSet;
 

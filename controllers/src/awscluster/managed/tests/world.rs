@@ -219,7 +219,7 @@ impl World {
     }
 
     /// Changes the port of the API server in the Cluster.
-    pub(super) fn set_api_server_port(&mut self, port: i64) {
+    pub(super) fn set_api_server_port(&mut self, port: i32) {
         let owner = self.owner.as_mut().expect("the Cluster exists");
         let network = owner.spec.cluster_network.get_or_insert_default();
         network.api_server_port = Some(port);

@@ -36,6 +36,12 @@ fn of_machines() -> Vec<Bad> {
         bad_world("M4", "L-1216C47A", "need 16 virtual CPUs, and the quota is 8", |facts| {
             found(&mut facts.quotas).insert("L-1216C47A".to_owned(), 8.0);
         }),
+        bad_world("M4", "L-1216C47A", "need 14 virtual CPUs, and the quota is 13", |facts| {
+            found(&mut facts.quotas).insert("L-1216C47A".to_owned(), 13.0);
+            found(&mut facts.instance_types)[0].name = "t3.large".to_owned();
+            facts.demand.machines.truncate(2);
+            facts.demand.machines.iter_mut().for_each(|machines| machines.spec.instance_type = "t3.large".to_owned());
+        }),
         bad_world("M4", "L-34B43A08", "spot instances need 2", |facts| {
             found(&mut facts.quotas).insert("L-34B43A08".to_owned(), 0.0);
         }),

@@ -22,7 +22,7 @@ const fn bad_world(rule: &'static str, object: &'static str, says: &'static str,
     Bad { rule, object, says, break_it }
 }
 
-fn found<T>(answer: &mut Answer<T>) -> &mut T {
+pub(super) fn found<T>(answer: &mut Answer<T>) -> &mut T {
     match answer {
         Answer::Found(value) => value,
         Answer::Failed(_) | Answer::NotAsked => panic!("nothing was found"),
@@ -38,23 +38,23 @@ fn subnet<'a>(facts: &'a mut Facts, id: &str) -> &'a mut Subnet {
 }
 
 /// The default route of the first private subnet.
-fn default_route(facts: &mut Facts) -> &mut crate::facts::Route {
+pub(super) fn default_route(facts: &mut Facts) -> &mut crate::facts::Route {
     &mut found(&mut facts.route_tables)[0].routes[1]
 }
 
-fn group<'a>(facts: &'a mut Facts, id: &str) -> &'a mut SecurityGroup {
+pub(super) fn group<'a>(facts: &'a mut Facts, id: &str) -> &'a mut SecurityGroup {
     found(&mut facts.security_groups).iter_mut().find(|group| group.id == id).unwrap()
 }
 
-fn target_group(facts: &mut Facts) -> &mut TargetGroup {
+pub(super) fn target_group(facts: &mut Facts) -> &mut TargetGroup {
     &mut found(&mut facts.target_groups)[0]
 }
 
-fn balancer(facts: &mut Facts) -> &mut LoadBalancer {
+pub(super) fn balancer(facts: &mut Facts) -> &mut LoadBalancer {
     &mut found(&mut facts.load_balancers)[0]
 }
 
-fn machines<'a>(facts: &'a mut Facts, name: &str) -> &'a mut MachineDemand {
+pub(super) fn machines<'a>(facts: &'a mut Facts, name: &str) -> &'a mut MachineDemand {
     let mut machines = facts.demand.machines.iter_mut();
     machines.find(|machines| machines.template.ends_with(name)).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Broken security groups and load balancers.
 
-use super::{Bad, bad_world, balancer, found, group, target_group};
+use super::{Bad, bad_world, balancer, found, group, machines, target_group};
 use crate::facts::Source;
 use crate::testing::{GROUP_ARN, of_range};
 
@@ -43,6 +43,11 @@ fn groups() -> Vec<Bad> {
         }),
         bad_world("G6", "sg-0000000a", "do not admit TCP 10250 from control plane machines", |facts| {
             group(facts, "sg-0000000a").ingress.remove(0);
+        }),
+        bad_world("G6", "sg-0000000e", "do not admit TCP 10250 from control plane machines", |facts| {
+            // The groups of another template do not help.
+            let own = [("node".to_owned(), "sg-0000000e".to_owned())];
+            machines(facts, "pinned").spec.security_group_overrides = own.into();
         }),
         bad_world("G7", BOTH, "do not admit TCP 10257", |facts| {
             group(facts, "sg-0000000b").ingress[4].traffic.ports = Some((10250, 10250));
@@ -109,6 +114,12 @@ fn load_balancing() -> Vec<Bad> {
         }),
         bad_world("L4", "api", "no subnet in eu-west-1c", |facts| {
             balancer(facts).zones.remove("eu-west-1c");
+        }),
+        bad_world("L4", "api", "no subnet in eu-west-1c", |facts| {
+            balancer(facts).zones.remove("eu-west-1c");
+            let key = "load_balancing.cross_zone.enabled".to_owned();
+            found(&mut balancer(facts).attributes).insert(key.clone(), "true".to_owned());
+            found(&mut target_group(facts).attributes).insert(key, "false".to_owned());
         }),
         bad_world("L5", GROUP_ARN, "is HTTP", |facts| {
             target_group(facts).health_check.protocol = "HTTP".to_owned();

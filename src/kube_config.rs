@@ -1,0 +1,57 @@
+//! The configuration of the client for the management cluster.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use capa_runtime::proxy;
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// The longest time without a byte from the API server, after which a request counts as lost. Watches get bookmarks
+/// about once a minute, and end after 290 s. Without this limit, a request whose answer is lost together with its
+/// connection would wait for ever.
+const MAX_SILENCE: Duration = Duration::from_secs(300);
+
+/// The configuration of this kubeconfig, or else of the default kubeconfig (`KUBECONFIG`, or ~/.kube/config), or else of
+/// the service account of the pod.
+///
+/// # Errors
+/// No configuration is there, or the kubeconfig cannot be used.
+pub(crate) async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let unusable = || format!("cannot use the kubeconfig {}", file.display());
+            let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
+            proxy::of_environment(Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(unusable)?)
+        }
+        None => match Config::from_kubeconfig(&options).await {
+            Ok(config) => proxy::of_environment(config),
+            Err(error) if context.is_some() => return Err(error).context("cannot use the default kubeconfig"),
+            Err(error) => Config::incluster().map_err(|_| {
+                anyhow!(error).context("no management cluster is configured: set --kubeconfig or KUBECONFIG")
+            })?,
+        },
+    };
+    config.read_timeout = Some(MAX_SILENCE);
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_api_server_is_not_awaited_for_ever() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let kubeconfig = "{apiVersion: v1, kind: Config, current-context: a, users: [{name: a}], \
+                          clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], \
+                          contexts: [{name: a, context: {cluster: a, user: a}}]}";
+        std::fs::write(file.path(), kubeconfig).expect("the file is written");
+        let config = load(Some(file.path()), None).await.expect("a configuration");
+        assert_eq!(config.read_timeout, Some(MAX_SILENCE));
+        let error = load(Some(file.path()), Some("b")).await.expect_err("no such context");
+        assert!(format!("{error:#}").contains(&file.path().display().to_string()), "{error:#}");
+    }
+}
