@@ -44,7 +44,7 @@ use subnet::SubnetSpec;
     status = "AWSClusterStatus",
     derive = "PartialEq",
     doc = "The AWS infrastructure of one Cluster: existing infrastructure that you bring (spec.unmanaged), or \
-           infrastructure that the provider creates. So far only `unmanaged: true` is reconciled.",
+           infrastructure that the provider creates.",
     printcolumn = r#"{"name": "Cluster", "type": "string",
         "jsonPath": ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
         "description": "Cluster to which this AWSCluster belongs"}"#,
