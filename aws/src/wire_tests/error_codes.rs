@@ -139,7 +139,7 @@ async fn look_up(pool: &SessionPool) {
 }
 
 /// The samples of the calls.
-fn requests(registry: &Registry) -> Vec<String> {
+pub(super) fn requests(registry: &Registry) -> Vec<String> {
     let mut text = String::new();
     encode(&mut text, registry).unwrap();
     let samples = text.lines().filter(|line| line.starts_with("aws_api_requests_total{"));
