@@ -33,7 +33,7 @@ pub struct Timing {
     /// in EC2. The time doubles with every attempt.
     pub relaunch_backoff: Duration,
     /// Time during which the provider avoids a zone in which EC2 had no capacity for an instance type. After that time
-    /// one machine tries the zone again.
+    /// one machine tries the zone again. If EC2 has no capacity then either, the time is `refusal_retry_cap`.
     pub capacity_retry: Duration,
     /// Safety age: maximum age of a recorded launch for a repetition of its call. An older launch is only looked up,
     /// because EC2 forgets tokens.
@@ -166,6 +166,13 @@ impl Timing {
 }
 
 impl Timing {
+    /// The time for which a location without capacity is avoided. `retries` is the number of earlier retries without
+    /// success.
+    #[must_use]
+    pub fn capacity_wait(&self, retries: u32) -> Duration {
+        if retries == 0 { self.capacity_retry } else { self.capacity_retry.max(self.refusal_retry_cap) }
+    }
+
     /// The wait before a call that AWS refused with a permanent error is repeated. `before` is the number of earlier
     /// refusals.
     #[must_use]

@@ -31,8 +31,10 @@ struct Trouble {
     fault: fn() -> Fault,
     /// Whether no instance can be launched meanwhile.
     prevents_launches: bool,
-    /// The most RunInstances calls for a machine in the first minute.
-    launches_a_machine: usize,
+    /// The most RunInstances calls of all machines in a minute.
+    launches: usize,
+    /// The most in the second half of the window.
+    late_launches: usize,
     /// The most calls of all kinds for a machine in the first minute.
     calls_a_machine: usize,
     /// Whether throttling reduces a rate to its minimum. Then the calls are evenly spread, at most one a second for all
@@ -47,7 +49,8 @@ const REFUSED_LAUNCH: Trouble = Trouble {
     machines: 1,
     fault: Fault::unreachable,
     prevents_launches: true,
-    launches_a_machine: 8,
+    launches: 8,
+    late_launches: LATE_TRIES,
     calls_a_machine: 12,
     reduces_rates: false,
 };
@@ -57,19 +60,19 @@ const TROUBLES: [Trouble; 10] = [
     Trouble {
         name: "no-image",
         machines: 3,
-        launches_a_machine: 1,
+        launches: 3,
         fault: || Fault::on("RunInstances").error("InvalidAMIID.NotFound"),
         ..REFUSED_LAUNCH
     },
     Trouble {
         name: "no-quota",
-        launches_a_machine: 3,
+        launches: 3,
         fault: || Fault::on("RunInstances").error("VcpuLimitExceeded"),
         ..REFUSED_LAUNCH
     },
     Trouble {
         name: "no-permission",
-        launches_a_machine: 3,
+        launches: 3,
         fault: || Fault::on("RunInstances").error("UnauthorizedOperation"),
         ..REFUSED_LAUNCH
     },
@@ -78,26 +81,40 @@ const TROUBLES: [Trouble; 10] = [
         fault: || Fault::on("RunInstances").error("SomethingNobodyHasHeardOf"),
         ..REFUSED_LAUNCH
     },
-    // Machines of one template ask together: at most three times in each of the three zones.
+    // Machines of one template ask together: once in each of three zones, again after a minute, of which some falls into
+    // the first one here, and then every five minutes.
     Trouble {
         name: "no-capacity",
         machines: 10,
         fault: || Fault::on("RunInstances").error("InsufficientInstanceCapacity"),
-        launches_a_machine: 1,
+        launches: 5,
+        late_launches: 0,
         ..REFUSED_LAUNCH
     },
     Trouble {
         name: "throttled",
         machines: 20,
+        launches: 160,
+        late_launches: 20 * LATE_TRIES,
         fault: || Fault::on_everything().error("RequestLimitExceeded"),
         calls_a_machine: 6,
         reduces_rates: true,
         ..REFUSED_LAUNCH
     },
-    Trouble { name: "unreachable", machines: 20, fault: Fault::unreachable, calls_a_machine: 10, ..REFUSED_LAUNCH },
+    Trouble {
+        name: "unreachable",
+        machines: 20,
+        launches: 160,
+        late_launches: 20 * LATE_TRIES,
+        fault: Fault::unreachable,
+        calls_a_machine: 10,
+        ..REFUSED_LAUNCH
+    },
     Trouble {
         name: "lost-answers",
         machines: 5,
+        launches: 40,
+        late_launches: 5 * LATE_TRIES,
         fault: || Fault::on("RunInstances").dropped_after_effect(),
         prevents_launches: false,
         ..REFUSED_LAUNCH
@@ -105,6 +122,8 @@ const TROUBLES: [Trouble; 10] = [
     Trouble {
         name: "no-describes",
         machines: 5,
+        launches: 40,
+        late_launches: 5 * LATE_TRIES,
         fault: || Fault::on("DescribeInstances").error("UnauthorizedOperation"),
         prevents_launches: false,
         ..REFUSED_LAUNCH
@@ -115,7 +134,8 @@ const TROUBLES: [Trouble; 10] = [
         machines: 5,
         fault: || Fault::on("TerminateInstances").error("OperationNotPermitted"),
         prevents_launches: false,
-        launches_a_machine: 0,
+        launches: 0,
+        late_launches: 0,
         ..REFUSED_LAUNCH
     },
 ];
@@ -243,23 +263,23 @@ fn judge(trouble: Trouble, calls: &Journal, began: Timestamp, window: Duration) 
         calls.counts(),
     ))?;
     let machines = trouble.machines as usize;
-    let (most_launches, most) = (machines * trouble.launches_a_machine, machines * trouble.calls_a_machine);
+    let (most_launches, most) = (trouble.launches, machines * trouble.calls_a_machine);
     ensure!(
         launches.iter().all(|count| *count <= most_launches) && all.iter().all(|count| *count <= most),
         "{}: more than {most_launches} RunInstances or {most} calls: {:?}",
         trouble.name,
         calls.counts()
     );
-    let late_launches = machines * LATE_TRIES.min(trouble.launches_a_machine);
     let most_late = if trouble.reduces_rates {
         usize::try_from(window.as_secs() / 2)?
     } else {
         machines * LATE_TRIES + shared(window)
     };
     ensure!(
-        late.of("RunInstances").len() <= late_launches && second <= most_late,
-        "{}: not less and less: more than {late_launches} RunInstances or {most_late} calls in the second half: {:?}",
+        late.of("RunInstances").len() <= trouble.late_launches && second <= most_late,
+        "{}: not less and less: more than {} RunInstances or {most_late} calls in the second half: {:?}",
         trouble.name,
+        trouble.late_launches,
         late.counts()
     );
     let most_second = if trouble.reduces_rates { (first + CHANCE) * 6 / 5 } else { first + CHANCE };

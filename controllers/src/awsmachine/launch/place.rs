@@ -120,7 +120,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
         pool: &pool(scope, inputs),
         subnets: &network.subnets,
         now: context.kubernetes.uptime(),
-        retry: context.timing.capacity_retry,
+        timing: &context.timing,
     };
     context.memory.place(&query, |machines_by_subnet, capacity| {
         let request = PlacementRequest {
@@ -163,11 +163,8 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, inputs: &LaunchInputs
         return Blocked::new(network_not_ready(problem), Next::Retry);
     }
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
-    let remaining = context.memory.capacity_remaining(
-        &pool(scope, inputs),
-        context.kubernetes.uptime(),
-        context.timing.capacity_retry,
-    );
+    let now = context.kubernetes.uptime();
+    let remaining = context.memory.capacity_remaining(&pool(scope, inputs), now, &context.timing);
     let refusals = context.memory.refusals_of_capacity(&pool(scope, inputs));
     Blocked::new(without_capacity(scope, problem, &refusals), Next::Requeue(remaining))
 }

@@ -218,6 +218,9 @@ fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &Machin
 /// Why a pass ends early: it waits for the first launch of its kind.
 const AWAITS_FIRST: &str = "EC2 is asked for the first instance of this template, and its answer is awaited";
 
+/// Why a pass ends early: the turn in the request rates comes within a second, and nobody needs to see this wait.
+const AWAITS_TURN: &str = "the launch has its turn in the request rates of AWS within a second";
+
 /// Takes the turn of a machine. `shared` is the lookup that precedes the launch: a machine that waits asks for it, so
 /// that machines that wait at the same time share it.
 ///
@@ -238,6 +241,9 @@ fn take_turn(
     };
     if let Err(error) = cloud.reserve_launch(&scope.key()) {
         announce(error.retry_after.unwrap_or_default());
+        if let Some(soon) = error.retry_after.filter(|wait| *wait <= context.timing.rate_second) {
+            return Err(FlowError::Waits(AWAITS_TURN, Next::Deferred(soon)));
+        }
         // A launch that waits for its turn is not an open attempt, because nothing is recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
         return Err(Blocked::new(waiting, retry::after(&error)).into());

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::NetworkSubnet;
-use capa_cloud::CloudError;
+use capa_cloud::{CloudError, Timing};
 use capa_network::Capacity;
 
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// The number of `retry` periods for which the capacity of a location is in doubt. Its shortage is over after one.
-/// Until then machines try other locations first, so a machine with slow passes tries all of them, and zones soon fill
-/// evenly again.
-const DOUBTFUL_RETRIES: u32 = 5;
+/// The number of `capacity_retry` periods after a shortage for which the capacity of its location is in doubt. Until
+/// then machines try other locations first, so a machine with slow passes tries all of them, and zones soon fill evenly
+/// again.
+const DOUBTFUL_RETRIES: u32 = 4;
 
 /// Replaces the id of a host that is not allocated yet.
 const ALLOCATED: &str = "allocated";
@@ -75,6 +75,8 @@ impl CapacityLocation {
 struct Shortage {
     /// The time of the last refusal, or the beginning of the running retry, counted from the start of the process.
     at: Duration,
+    /// Number of retries without success.
+    retries: u32,
     /// UID of the machine that retries. It may need several passes until its call.
     tried_by: Option<String>,
     /// EC2's code of the last refusal, and its words.
@@ -82,16 +84,22 @@ struct Shortage {
 }
 
 impl Shortage {
-    fn remaining(&self, now: Duration, retry: Duration) -> Duration {
-        (self.at + retry).saturating_sub(now)
+    fn remaining(&self, now: Duration, timing: &Timing) -> Duration {
+        (self.at + timing.capacity_wait(self.retries)).saturating_sub(now)
     }
 
-    fn capacity(&self, now: Duration, retry: Duration) -> Option<Capacity> {
-        if !self.remaining(now, retry).is_zero() {
+    fn capacity(&self, now: Duration, timing: &Timing) -> Option<Capacity> {
+        if !self.remaining(now, timing).is_zero() {
             return Some(Capacity::Lacking);
         }
-        let is_doubtful = !self.remaining(now, retry * DOUBTFUL_RETRIES).is_zero();
-        is_doubtful.then_some(Capacity::Doubtful)
+        let doubt = timing.capacity_retry * DOUBTFUL_RETRIES;
+        (now < self.at + timing.capacity_wait(self.retries) + doubt).then_some(Capacity::Doubtful)
+    }
+
+    /// The time until a machine looks at the location again. The result of a retry is known soon.
+    fn looked_at_after(&self, now: Duration, timing: &Timing) -> Duration {
+        let remaining = self.remaining(now, timing);
+        if self.tried_by.is_some() { remaining.min(timing.capacity_retry) } else { remaining }
     }
 }
 
@@ -109,12 +117,18 @@ impl Shortages {
         at: Duration,
     ) {
         self.forget_old(at);
+        let locations = self.0.entry(pool.clone()).or_default();
+        // Machines whose calls were under way together are refused together, which is no retry.
+        let retries = locations
+            .get(&location)
+            .map_or(0, |known| known.retries.saturating_add(u32::from(known.tried_by.is_some())));
         let shortage = Shortage {
             at,
+            retries,
             tried_by: None,
             refusal: refusal.and_then(|error| Some((error.code.clone()?, error.message.clone()))),
         };
-        self.0.entry(pool.clone()).or_default().insert(location, shortage);
+        locations.insert(location, shortage);
     }
 
     fn forget_old(&mut self, now: Duration) {
@@ -137,11 +151,11 @@ impl Shortages {
         pool: &Pool,
         subnets: &[NetworkSubnet],
         now: Duration,
-        retry: Duration,
+        timing: &Timing,
     ) -> BTreeMap<String, Capacity> {
         let locations = self.0.get(pool).into_iter().flatten();
         let of_others = locations.filter(|(_, short)| short.tried_by.as_deref() != Some(uid));
-        let doubtful = of_others.filter_map(|(location, short)| Some((location, short.capacity(now, retry)?)));
+        let doubtful = of_others.filter_map(|(location, short)| Some((location, short.capacity(now, timing)?)));
         let mut capacity = BTreeMap::new();
         for (location, found) in doubtful {
             for subnet in subnets.iter().filter(|subnet| location.holds(subnet)) {
@@ -160,11 +174,11 @@ impl Shortages {
         locations.filter_map(|(_, short)| short.refusal.clone()).collect()
     }
 
-    /// The time until a machine retries one of the locations.
-    pub(in crate::awsmachine) fn remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
+    /// The time until a machine looks at one of the locations again.
+    pub(in crate::awsmachine) fn remaining(&self, pool: &Pool, now: Duration, timing: &Timing) -> Duration {
         let locations = self.0.get(pool).into_iter().flatten();
-        let remaining = locations.map(|(_, short)| short.remaining(now, retry));
-        remaining.filter(|left| !left.is_zero()).min().unwrap_or(retry)
+        let remaining = locations.map(|(_, short)| short.looked_at_after(now, timing));
+        remaining.filter(|left| !left.is_zero()).min().unwrap_or(timing.capacity_retry)
     }
 
     /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
@@ -195,7 +209,9 @@ mod tests {
     use super::*;
     use crate::testing::read;
 
-    const RETRY: Duration = Duration::from_secs(60);
+    fn timing() -> Timing {
+        Timing::default()
+    }
 
     fn pool(instance_type: &str) -> Pool {
         Pool::new("team-a", "dev", &read(&format!("{{instanceType: {instance_type}}}")))
@@ -211,7 +227,7 @@ mod tests {
 
     fn avoided(shortages: &Shortages, instance_type: &str, now: u64) -> Vec<String> {
         let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
-        let capacity = shortages.capacity("m", &pool(instance_type), &subnets, at(now), RETRY);
+        let capacity = shortages.capacity("m", &pool(instance_type), &subnets, at(now), &timing());
         let lacking = capacity.into_iter().filter(|(_, found)| *found == Capacity::Lacking);
         lacking.map(|(subnet, _)| subnet).collect()
     }
@@ -223,7 +239,7 @@ mod tests {
         assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
         assert_eq!(avoided(&shortages, "m5.large", 0), [""; 0]);
-        assert_eq!(shortages.remaining(&pool("t3.large"), at(20), RETRY), Duration::from_secs(40));
+        assert_eq!(shortages.remaining(&pool("t3.large"), at(20), &timing()), Duration::from_secs(40));
     }
 
     #[test]
@@ -232,13 +248,33 @@ mod tests {
         shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), None, at(30));
         let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
-        let at_second = |now| shortages.capacity("m", &pool("t3.large"), &subnets, at(now), RETRY);
+        let at_second = |now| shortages.capacity("m", &pool("t3.large"), &subnets, at(now), &timing());
         let named = |id: &str, capacity| (id.to_owned(), capacity);
         let half_over = [named("a1", Capacity::Lacking), named("a2", Capacity::Doubtful)];
         assert_eq!(at_second(60), half_over.into());
         let in_doubt = [named("a1", Capacity::Doubtful), named("a2", Capacity::Doubtful)];
         assert_eq!(at_second(299), in_doubt.into());
         assert_eq!(at_second(330), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_retry_without_success_is_followed_by_a_longer_wait() {
+        let mut shortages = Shortages::default();
+        let refuse = |shortages: &mut Shortages, second| {
+            shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(second));
+        };
+        refuse(&mut shortages, 0);
+        refuse(&mut shortages, 1);
+        assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0], "calls that were under way together are one attempt");
+        shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(61));
+        let remaining = |shortages: &Shortages, now| shortages.remaining(&pool("t3.large"), at(now), &timing());
+        assert_eq!(remaining(&shortages, 62), Duration::from_secs(59));
+        refuse(&mut shortages, 63);
+        assert_eq!(remaining(&shortages, 64), Duration::from_secs(299));
+        assert_eq!(avoided(&shortages, "t3.large", 362), ["a1", "a2"]);
+        assert_eq!(avoided(&shortages, "t3.large", 363), [""; 0]);
+        shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(363));
+        assert_eq!(remaining(&shortages, 364), Duration::from_secs(60), "the result of the retry is known soon");
     }
 
     #[test]

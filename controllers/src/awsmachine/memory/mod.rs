@@ -71,8 +71,8 @@ pub(super) struct SubnetQuery<'a> {
     pub(super) subnets: &'a [NetworkSubnet],
     /// The time, counted from the start of the process.
     pub(super) now: Duration,
-    /// The time for which a location without capacity is avoided.
-    pub(super) retry: Duration,
+    /// The times for which locations without capacity are avoided.
+    pub(super) timing: &'a Timing,
 }
 
 impl LaunchMemory {
@@ -332,8 +332,8 @@ impl LaunchMemory {
     }
 
     /// The time until a machine retries a location without capacity.
-    pub(super) fn capacity_remaining(&self, pool: &Pool, now: Duration, retry: Duration) -> Duration {
-        self.state().shortages.remaining(pool, now, retry)
+    pub(super) fn capacity_remaining(&self, pool: &Pool, now: Duration, timing: &Timing) -> Duration {
+        self.state().shortages.remaining(pool, now, timing)
     }
 
     /// Chooses a subnet by the number of machines in each subnet and by recent lacks of capacity. The subnet is
@@ -359,7 +359,7 @@ impl LaunchMemory {
                 *counts.entry(subnet).or_insert(0) += 1;
             }
         }
-        let capacity = state.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.retry);
+        let capacity = state.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.timing);
         let placement = choose(&counts, &capacity)?;
         let chosen = query.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {

@@ -31,7 +31,7 @@ fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at:
         pool: &pool(),
         subnets: &network.subnets,
         now: Duration::from_secs(at),
-        retry: Duration::from_secs(60),
+        timing: &Timing::default(),
     };
     let placed = memory.place(&query, |machines_by_subnet, capacity| {
         capa_network::place(

@@ -92,6 +92,8 @@ async fn a_claim_refuses_the_writes_of_the_former_leader() {
     scene.restart();
     scene.refused_with("InsufficientInstanceCapacity").await;
     scene.aws.fail_next("RunInstances", refused("RunInstances", "VcpuLimitExceeded"));
+    // The next launch has its turn a second later.
+    scene.kubernetes.advance(Duration::from_secs(1));
     let woken = Box::pin(super::reconcile(former.0, &former.1)).await.unwrap();
     let status = woken.status.unwrap();
     let written = scene.context.kubernetes.write_status(&woken.object, &status).await;

@@ -98,6 +98,9 @@ async fn a_throttled_call_is_repeated_with_the_same_token() {
     assert_eq!(scene.tokens(), ["uid-m-1", "uid-m-1"]);
 }
 
+/// The machines that wait before another one, so that its turn comes in more than a second.
+const QUEUED: usize = 4;
+
 /// Launches this number of other machines at once.
 async fn launch_others(scene: &Scene, machines: usize) {
     for number in 0..machines {
@@ -119,7 +122,7 @@ fn turn(pass: &Pass) -> Duration {
 async fn a_call_deferred_by_our_limits_is_made_at_its_turn() {
     let scene = Scene::new();
     scene.unanswered_launch().await;
-    launch_others(&scene, BURST - 1).await;
+    launch_others(&scene, BURST - 1 + QUEUED).await;
     let first = scene.pass().await;
     assert_eq!(first.condition(INSTANCE_READY), "False/Launching");
     let second = scene.pass().await;
@@ -134,7 +137,7 @@ async fn a_call_deferred_by_our_limits_is_made_at_its_turn() {
 #[tokio::test]
 async fn a_machine_records_nothing_before_its_turn_to_launch() {
     let scene = Scene::new();
-    launch_others(&scene, BURST).await;
+    launch_others(&scene, BURST + QUEUED).await;
     let waiting = scene.pass().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/Launching");
     assert_eq!(waiting.launch().attempt_number(), 0);
@@ -145,9 +148,21 @@ async fn a_machine_records_nothing_before_its_turn_to_launch() {
 }
 
 #[tokio::test]
-async fn a_pass_that_comes_too_late_for_the_answer_to_its_lookup_looks_up_and_launches() {
+async fn a_turn_that_comes_within_a_second_is_not_shown() {
     let scene = Scene::new();
     launch_others(&scene, BURST).await;
+    let first = scene.pass().await;
+    let waiting = scene.pass().await;
+    assert!(turn(&waiting) <= Duration::from_secs(1));
+    assert_eq!(waiting.condition(INSTANCE_READY), first.condition(INSTANCE_READY), "no status is written");
+    let launched = scene.after(turn(&waiting)).await;
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000003"));
+}
+
+#[tokio::test]
+async fn a_pass_that_comes_too_late_for_the_answer_to_its_lookup_looks_up_and_launches() {
+    let scene = Scene::new();
+    launch_others(&scene, BURST + QUEUED).await;
     let waiting = scene.pass().await;
     // The lookup is made for the turn, and the pass comes a minute later.
     scene.kubernetes.advance(turn(&waiting));
