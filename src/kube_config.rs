@@ -13,8 +13,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 /// connection would wait for ever.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
 
-/// The configuration of this kubeconfig, or else of the default kubeconfig (`KUBECONFIG`, or ~/.kube/config), or else of
-/// the service account of the pod.
+/// The configuration of this kubeconfig, or else of the default kubeconfig (`KUBECONFIG`, or ~/.kube/config), or else
+/// of the service account of the pod.
 ///
 /// # Errors
 /// No configuration is there, or the kubeconfig cannot be used.
@@ -35,6 +35,8 @@ pub(crate) async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> Re
         },
     };
     config.read_timeout = Some(MAX_SILENCE);
+    // The time in which a connection was idle does not count.
+    config.reset_reader_on_write = true;
     Ok(config)
 }
 

@@ -24,6 +24,9 @@ use crate::joined_network::joined;
 const UNREPLACED: &str =
     "the text has variables such as ${CLUSTER_NAME}: replace them with `clusterctl generate yaml --from FILE`";
 
+/// The API groups whose objects may have scripts for nodes.
+const OF_NODES: [&str; 2] = ["bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"];
+
 /// The objects of one cluster with an unmanaged AWSCluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -100,13 +103,13 @@ pub(crate) fn parse(text: &str) -> Result<Described> {
 fn documents(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
         Ok(documents) => documents,
-        Err(_) if text.contains("${") => bail!(UNREPLACED),
+        Err(error) if text.contains("${") => return Err(error).context(UNREPLACED),
         Err(error) => return Err(error).context("the text is no YAML"),
     };
     let is_unreplaced = |document: &Value| {
         let api_version = document["apiVersion"].as_str().unwrap_or_default();
         let group = api_version.split('/').next().unwrap_or_default();
-        [meta::GROUP, "cluster.x-k8s.io"].contains(&group) && document.to_string().contains("${")
+        !OF_NODES.contains(&group) && document.to_string().contains("${")
     };
     ensure!(!documents.iter().any(is_unreplaced), UNREPLACED);
     Ok(documents)
@@ -402,8 +405,8 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
 
     #[test]
     fn bootstrap_data_may_have_variables_of_a_shell() {
-        let bootstrap = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\n\
-                         spec: {template: {spec: {preKubeadmCommands: ['echo ${HOME}']}}}";
+        let bootstrap = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\n\
+                         metadata: {name: md}\nspec: {template: {spec: {preKubeadmCommands: ['echo ${HOME}']}}}";
         assert!(parse(&format!("{CLUSTER}---\n{bootstrap}")).is_ok());
     }
 

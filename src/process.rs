@@ -35,7 +35,8 @@ pub(crate) const PROCESS_GRACE: Duration = Duration::from_secs(25);
 /// The flags of every process that runs controllers. They have the names of Cluster API's flags.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProcessFlags {
-    /// Kubeconfig of the management cluster. Default: `KUBECONFIG`, then ~/.kube/config, then the service account of the pod.
+    /// Kubeconfig of the management cluster. Default: `KUBECONFIG`, then ~/.kube/config, then the service account of
+    /// the pod.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 

@@ -113,8 +113,8 @@ impl Cluster {
         blocks.map(String::as_str).collect()
     }
 
-    /// Port on which the API servers listen. Control plane providers use 6443 if the Cluster names none. The port of the
-    /// control plane endpoint may be another one.
+    /// Port on which the API servers listen. Control plane providers use 6443 if the Cluster names none. The port of
+    /// the control plane endpoint may be another one.
     pub fn api_server_port(&self) -> i32 {
         let network = self.spec.cluster_network.as_ref();
         network.and_then(|network| network.api_server_port).unwrap_or(ControlPlaneTarget::API_PORT)

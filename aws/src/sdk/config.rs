@@ -27,10 +27,6 @@ const APP_NAME: &str = "cluster-api-provider-aws-rs";
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time before their expiry at which credentials are renewed. The SDK takes up to half of it off, at random. What is
-/// left must suffice for a new instance to fetch its bootstrap data with a URL that these credentials have signed. The
-/// source of the manager's own credentials renews them earlier, so that it has newer ones by then.
-const RENEWED_BEFORE: Duration = Duration::from_secs(240);
 
 /// A long-lived access key. `Debug` does not show the secret.
 #[derive(Clone, Debug)]
@@ -92,7 +88,7 @@ impl SdkConfig {
     ) -> (SdkClients, Arc<Replacements>) {
         let replacements = Arc::new(Replacements::default());
         let counted = Counted::new(self.provider(source, region), replacements.clone());
-        let cache = IdentityCache::lazy().buffer_time(RENEWED_BEFORE).build();
+        let cache = IdentityCache::lazy().build();
         let basis = self.basis(SharedCredentialsProvider::new(counted), cache, region, name);
         (SdkClients::new(basis), replacements)
     }

@@ -43,11 +43,6 @@ impl Held {
             None => self.fetched.elapsed() < UNDATED,
         }
     }
-
-    /// Whether AWS still takes the credentials, although they should be replaced.
-    fn is_valid(&self) -> bool {
-        self.credentials.expiry().is_none_or(|expiry| SystemTime::now() < expiry)
-    }
 }
 
 impl ControllerCredentials {
@@ -59,11 +54,7 @@ impl ControllerCredentials {
         let chain = self
             .chain
             .get_or_init(async || SharedCredentialsProvider::new(DefaultCredentialsChain::builder().build().await));
-        let credentials = match (chain.await.provide_credentials().await, held.as_ref()) {
-            (Ok(credentials), _) => credentials,
-            (Err(_), Some(held)) if held.is_valid() => return Ok(held.credentials.clone()),
-            (Err(error), _) => return Err(error),
-        };
+        let credentials = chain.await.provide_credentials().await?;
         *held = Some(Held { credentials: credentials.clone(), fetched: Instant::now() });
         Ok(credentials)
     }

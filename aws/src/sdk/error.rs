@@ -80,8 +80,14 @@ fn from_credentials(error: &CredentialsError) -> CloudError {
             CloudError::credentials("the configuration of the manager's own credentials is invalid")
         }
         // The source may answer again, such as an agent of EKS Pod Identity that is restarting.
-        _ => CloudError::no_answer("credentials", "the source of the manager's own credentials gave no usable answer"),
+        CredentialsError::Unhandled(_) => silent_source(),
+        _ if find::<ConnectorError>(error).is_some() => silent_source(),
+        _ => CloudError::credentials("the source of the manager's own credentials refuses to give any"),
     }
+}
+
+fn silent_source() -> CloudError {
+    CloudError::no_answer("credentials", "the source of the manager's own credentials gave no usable answer")
 }
 
 fn connection_failure(error: Option<&ConnectorError>) -> String {

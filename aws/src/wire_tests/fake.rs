@@ -305,15 +305,10 @@ pub(super) fn sts_error(status: u16, code: &str, message: &str) -> Answer {
 
 /// A session whose access key is made of the role's name.
 pub(super) fn session(call: &Call) -> Answer {
-    session_until(call, "2100-01-01T00:00:00Z")
-}
-
-/// The same with this expiry.
-pub(super) fn session_until(call: &Call, expiry: &str) -> Answer {
     let role = call.field("RoleArn").rsplit('/').next().unwrap_or_default().to_owned();
     let credentials = format!(
         "<Credentials><AccessKeyId>ASIA{role}</AccessKeyId><SecretAccessKey>session-secret</SecretAccessKey>\
-         <SessionToken>token-of-{role}</SessionToken><Expiration>{expiry}</Expiration></Credentials>"
+         <SessionToken>token-of-{role}</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>"
     );
     let result = format!("<AssumeRoleResult>{credentials}</AssumeRoleResult>");
     (200, format!("<AssumeRoleResponse>{result}</AssumeRoleResponse>"))

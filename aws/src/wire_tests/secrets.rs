@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capa_api::machine::SecretsBackend;
-use capa_cloud::{
-    CloudError, CredentialSource, ErrorClass, MachineCloud, MachineClouds, PresignRequest, ResolvedIdentity,
-    SecretStore, StoredSecret,
-};
+use capa_cloud::{CloudError, ErrorClass, MachineCloud, MachineClouds, PresignRequest, SecretStore, StoredSecret};
 use serde_json::json;
 
-use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine, role, session_until};
+use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
 
 pub(super) fn secret(store: impl Into<SecretStore>) -> StoredSecret {
     StoredSecret {
@@ -174,22 +171,4 @@ async fn equal_presign_requests_have_equal_urls_and_make_no_call() {
     assert_eq!(fake.calls().len(), 0);
     let week = PresignRequest { valid_for: Duration::from_hours(7 * 24), ..request(1_767_225_600) };
     machines.presign(&week).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_url_is_not_signed_with_credentials_that_expire_at_once() {
-    let expiry = (jiff::Timestamp::now() + Duration::from_secs(60)).to_string();
-    let fake = Fake::start(move |call| session_until(call, &expiry)).await;
-    let source = role("arn:aws:iam::1:role/One", CredentialSource::Controller);
-    let machines = fake.pool().await.machines(&ResolvedIdentity { source, ..identity("A") }, REGION, CLUSTER);
-    let request = PresignRequest {
-        bucket: "boot.strap".to_owned(),
-        key: "clusters/dev/node/uid".to_owned(),
-        valid_from: jiff::Timestamp::now(),
-        valid_for: Duration::from_secs(1_800),
-    };
-    for sessions in [1, 2] {
-        machines.presign(&request).await.unwrap();
-        assert_eq!(fake.calls_of("AssumeRole").len(), sessions, "a new session in place of one that ends in a minute");
-    }
 }

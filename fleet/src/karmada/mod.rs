@@ -359,6 +359,9 @@ impl Memberships {
                 }
                 Ok(()) => {}
             }
+        } else if facts.reachable().is_some() {
+            let member = record.member.as_str();
+            tracing::warn!(member, "permissions of Karmada were left: the kubeconfig leads to another cluster");
         }
         self.record(cluster, None).await?;
         Ok(Vec::new())

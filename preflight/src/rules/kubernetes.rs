@@ -66,7 +66,9 @@ fn kinds(facts: &Facts) -> Checked {
 }
 
 fn permissions(facts: &Facts) -> Checked {
-    let manager = facts.kubernetes.as_ref().map_or("", |kubernetes| kubernetes.manager.as_str());
+    let manager = facts.kubernetes.as_ref().map(|kubernetes| kubernetes.manager.as_str());
+    // Facts that an earlier release has saved do not name the manager.
+    let by_manager = manager.filter(|name| !name.is_empty()).map(|name| format!(" --as {name}")).unwrap_or_default();
     of_each(sources(facts)?.iter().filter(|source| source.is_served).map(|source| {
         let what = format!("whether the manager may read {}", source.object);
         if *known(&source.is_readable_by_manager, &what)? {
@@ -77,9 +79,7 @@ fn permissions(facts: &Facts) -> Checked {
             format!("the manager may not read {}.{}", source.resource, source.group),
             "create a ClusterRole with the label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\"",
         );
-        Ok(Some(
-            problem.fixed_by(format!("kubectl auth can-i get {}.{} --as {manager}", source.resource, source.group)),
-        ))
+        Ok(Some(problem.fixed_by(format!("kubectl auth can-i get {}.{}{by_manager}", source.resource, source.group))))
     }))
 }
 

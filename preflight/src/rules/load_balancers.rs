@@ -144,7 +144,10 @@ fn target_groups(facts: &Facts) -> Checked {
             None
         };
         if let Some(message) = wrong {
-            let fix = format!("create a target group with protocol TCP, port {port} and target type ip or instance");
+            let fix = format!(
+                "create a target group with protocol TCP, port {port} and target type ip or instance; if the API \
+                 servers listen on another port, set spec.clusterNetwork.apiServerPort of the Cluster"
+            );
             problems.push(Problem::new(arn, message, fix));
         }
     }
@@ -245,8 +248,8 @@ fn zones(facts: &Facts) -> Checked {
 }
 
 /// The first target group to which connections are distributed within their zones only. The attribute of the group
-/// replaces that of the load balancer. Source: the user guide for Network Load Balancers, «Cross-zone load balancing for
-/// target groups».
+/// replaces that of the load balancer. Source: the user guide for Network Load Balancers, «Cross-zone load balancing
+/// for target groups».
 fn within_zones<'a>(
     groups: impl Iterator<Item = &'a TargetGroup>,
     of_balancer: &BTreeMap<String, String>,

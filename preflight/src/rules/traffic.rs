@@ -1,6 +1,8 @@
 //! The traffic that the rules require. Rules check that security groups and network ACLs allow it, and the list of
 //! requirements contains it.
 
+use std::collections::BTreeSet;
+
 use capa_api::cluster::preflight::PodNetwork;
 use serde::Serialize;
 
@@ -68,10 +70,16 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
         (Traffic::tcp(443), Side::Anywhere),
         // Security groups do not filter traffic to Amazon's DNS and time servers; other servers lie in the VPC.
         (Traffic::udp(53), Side::Vpc),
-        (Traffic::tcp(demand.api_port), Side::ControlPlane),
+        (Traffic::tcp(endpoint_port(demand)), Side::ControlPlane),
         (KUBELET, Side::Machines),
     ];
-    let of_role = |role| wanted.map(|(traffic, side)| Flow { rule: "G10", role, traffic, side });
+    // Connections to everywhere include an endpoint with their port.
+    let is_included = |(traffic, side): &(Traffic, Side)| *side == Side::ControlPlane && *traffic == Traffic::tcp(443);
+    let wanted: Vec<(Traffic, Side)> = wanted.into_iter().filter(|flow| !is_included(flow)).collect();
+    let of_role = |role| {
+        let flow = move |(traffic, side): &(Traffic, Side)| Flow { rule: "G10", role, traffic: *traffic, side: *side };
+        wanted.iter().map(flow)
+    };
     let konnectivity = demand.has_hosted_control_plane.then_some(Flow {
         rule: "G12",
         role: RoleOfMachines::Worker,
@@ -114,7 +122,8 @@ pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
     let with = |is_egress, traffic, with_subnets| AclTraffic { is_egress, traffic, with_subnets };
     let mut wanted =
         vec![with(true, Traffic::tcp(443), false), with(false, Traffic::range("tcp", 32768, 60999), false)];
-    for traffic in [Traffic::tcp(demand.api_port), KUBELET] {
+    let ports = BTreeSet::from([demand.api_port, endpoint_port(demand)]);
+    for traffic in ports.into_iter().map(Traffic::tcp).chain([KUBELET]) {
         wanted.extend([with(false, traffic, true), with(true, traffic, true)]);
     }
     wanted

@@ -90,6 +90,7 @@ impl<K: CachedKind> Workers<K> {
         }
         state.take_back(object);
         state.occupy(&groups);
+        self.call(&mut state);
         Some(Busy { workers: Arc::clone(self), groups })
     }
 

@@ -8,7 +8,7 @@ mod long_stories {
     use capa_e2e::karmada::{Karmada, STEP_WITHIN};
     use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
     use k8s_openapi::api::rbac::v1::ClusterRole;
-    use kube::api::{ListParams, Patch, PatchParams};
+    use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams};
     use kube::{Api, ResourceExt as _};
     use serde_json::{Value, json};
 
@@ -106,12 +106,15 @@ subjects:
             fleet.joined("second").await?;
             let renamed = fleet.member_name("second");
             // Its kubeconfig leads to the first cluster by now, in which nothing is removed.
+            let accounts = Api::<ServiceAccount>::namespaced(ours.cluster.client().await?, "karmada-cluster");
+            let named_like_ours = ObjectMeta { name: Some(format!("karmada-{renamed}")), ..ObjectMeta::default() };
+            let account = ServiceAccount { metadata: named_like_ours, ..ServiceAccount::default() };
+            let account = accounts.create(&PostParams::default(), &account).await?.name_any();
             keep_kubeconfig(s, "second", &ours.cluster.kubeconfig()?).await?;
             fleet.label("second", json!({LABEL: null})).await?;
             fleet.gone(&renamed).await?;
             fleet.left("second").await?;
-            let accounts = Api::<ServiceAccount>::namespaced(ours.cluster.client().await?, "karmada-cluster");
-            ensure!(!accounts.list(&ListParams::default()).await?.items.is_empty(), "Karmada's accounts are gone");
+            accounts.get(&account).await?;
             keep_kubeconfig(s, "second", &second.cluster.kubeconfig()?).await?;
             let chosen = "fleet.infrastructure.cluster.x-k8s.io/member-name";
             fleet.annotate("second", json!({chosen: name})).await?;

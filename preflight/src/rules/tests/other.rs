@@ -3,13 +3,13 @@
 use super::bad::{balancer, default_route, found, group, machines, target_group};
 use crate::facts::Facts;
 use crate::report::{Outcome, Selection, check};
-use crate::testing::good;
+use crate::testing::{good, of_range};
 
 /// A change of the good infrastructure.
 type Change = fn(&mut Facts);
 
 /// Changes that keep a rule.
-const OTHER: [(&str, Change); 6] = [
+const OTHER: [(&str, Change); 5] = [
     ("G11", |facts| {
         // Each template has a group of its own with the tag.
         let tags = group(facts, "sg-0000000a").tags.clone();
@@ -24,10 +24,12 @@ const OTHER: [(&str, Change); 6] = [
         target.port = Some(6443);
         machines(facts, "control-plane").spec.control_plane_targets = vec![target];
     }),
-    ("L1", |facts| facts.demand.endpoint.as_mut().unwrap().port = 443),
-    ("L2", |facts| {
-        facts.demand.endpoint.as_mut().unwrap().port = 443;
-        found(&mut balancer(facts).listeners)[0].port = 443;
+    ("G10", |facts| {
+        // Nodes connect to the endpoint, whose port is not that of the API servers.
+        facts.demand.endpoint.as_mut().unwrap().port = 8443;
+        group(facts, "sg-0000000a").egress = [443, 8443, 10250, 53, 8132]
+            .map(|port| of_range(if port == 53 { "udp" } else { "tcp" }, Some((port, port)), "0.0.0.0/0"))
+            .to_vec();
     }),
     ("L4", |facts| {
         balancer(facts).zones.remove("eu-west-1c");
@@ -37,6 +39,7 @@ const OTHER: [(&str, Change); 6] = [
     ("M4", |facts| {
         // Inferentia has a quota of its own.
         found(&mut facts.quotas).insert("L-1216C47A".to_owned(), 0.0);
+        found(&mut facts.instance_types)[0].name = "inf1.xlarge".to_owned();
         facts.demand.machines.iter_mut().for_each(|machines| machines.spec.instance_type = "inf1.xlarge".to_owned());
     }),
 ];
