@@ -213,11 +213,11 @@ impl FactsGatherer {
             facts.dedicated_hosts = answer(ec2.host_facts(hosts).await);
         }
         // A dry run needs an image and a subnet. Without a subnet, EC2 would judge a launch in the default VPC.
-        let has_subnet = |machines: &&MachineDemand| {
-            machines.spec.network_interfaces.is_empty() && !machines.subnet_ids(&demand.network).is_empty()
+        let can_be_judged = |machines: &&MachineDemand| {
+            let has_subnet = !machines.subnet_ids(&demand.network).is_empty();
+            machines.image_id().is_some() && machines.spec.network_interfaces.is_empty() && has_subnet
         };
-        let launched = demand.machines.iter().filter(|machines| machines.image_id().is_some());
-        for machines in launched.filter(has_subnet) {
+        for machines in demand.machines.iter().filter(can_be_judged) {
             let judged = answer(ec2.dry_run_launch(machines, &demand).await);
             facts.launches.insert(machines.template.clone(), judged);
         }

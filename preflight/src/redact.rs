@@ -93,21 +93,19 @@ fn uuid(text: &str) -> Option<&str> {
 fn replacement(before: &str, word: &str, names: &mut HashMap<String, String>) -> String {
     let is_hexadecimal = word.chars().all(|c| c.is_ascii_hexdigit());
     let is_decimal = word.chars().all(|c| c.is_ascii_digit());
-    let (key, width) = match word.len() {
-        8.. if is_hexadecimal && PREFIXES.contains(&before) => (format!("{before}{word}"), 8),
+    let (key, form, width) = match word.len() {
+        8.. if is_hexadecimal && PREFIXES.contains(&before) => (format!("{before}{word}"), "", 8),
         // An account.
-        12 if is_decimal => (word.to_owned(), 12),
+        12 if is_decimal => (word.to_owned(), "", 12),
         // The ARNs of load balancers and target groups end with such an id, and the DNS names of network load balancers
         // contain it.
-        16 if is_hexadecimal => (word.to_owned(), 16),
+        16 if is_hexadecimal => (word.to_owned(), "", 16),
         // The DNS names of other load balancers contain such a number.
-        9 | 10 if is_decimal => (word.to_owned(), 10),
-        _ if uuid(word).is_some() => (word.to_owned(), UUID.len()),
+        9 | 10 if is_decimal => (word.to_owned(), "", 10),
+        _ if uuid(word).is_some() => (word.to_owned(), "00000000-0000-0000-0000-", 12),
         _ => return word.to_owned(),
     };
     let number = names.len() + 1;
-    let form = if width == UUID.len() { &UUID[..UUID.len() - 12] } else { "" };
-    let width = width - form.len();
     names.entry(key).or_insert_with(|| format!("{form}{number:0width$}")).clone()
 }
 

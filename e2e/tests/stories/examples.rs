@@ -82,12 +82,8 @@ fn every_file_of_the_examples_folder_is_accepted_as_it_is() -> anyhow::Result<()
             if path.extension().is_none_or(|extension| extension != "yaml") {
                 continue;
             }
-            for object in objects::parse(&std::fs::read_to_string(&path)?)? {
-                apply_strictly(environment, &object)
-                    .await
-                    .with_context(|| format!("{}: {}", path.display(), object.name_any()))?;
-                accepted += 1;
-            }
+            let objects = objects::parse(&std::fs::read_to_string(&path)?)?;
+            accepted += apply_all(environment, &path, &objects).await?;
         }
         ensure!(accepted > 20, "only {accepted} objects were applied");
         Ok(())
@@ -104,14 +100,12 @@ fn every_object_of_ours_in_the_pages_is_accepted_as_it_is() -> anyhow::Result<()
             for block in yaml_blocks(&page) {
                 let documents: Vec<Value> = serde_saphyr::from_multiple(&block)
                     .with_context(|| format!("{}: this is not YAML:\n{block}", path.display()))?;
-                for document in documents.into_iter().filter(is_ours) {
-                    let mut object: DynamicObject = serde_json::from_value(document)?;
+                let ours = documents.into_iter().filter(is_ours).map(serde_json::from_value);
+                let mut ours: Vec<DynamicObject> = ours.collect::<Result<_, _>>()?;
+                for object in &mut ours {
                     object.metadata.namespace = None;
-                    apply_strictly(environment, &object)
-                        .await
-                        .with_context(|| format!("{}: {}", path.display(), object.name_any()))?;
-                    accepted += 1;
                 }
+                accepted += apply_all(environment, &path, &ours).await?;
             }
         }
         ensure!(accepted > 20, "only {accepted} objects were applied");
@@ -157,6 +151,15 @@ fn yaml_blocks(page: &str) -> Vec<String> {
 fn is_ours(document: &Value) -> bool {
     let starts_with = |field: &str, start: &str| document[field].as_str().is_some_and(|text| text.starts_with(start));
     starts_with("apiVersion", "infrastructure.cluster.x-k8s.io/") && starts_with("kind", "AWS")
+}
+
+/// Applies the objects of a file in a dry run, and returns their number.
+async fn apply_all(environment: &TestEnvironment, file: &Path, objects: &[DynamicObject]) -> anyhow::Result<usize> {
+    for object in objects {
+        let place = || format!("{}: {}", file.display(), object.name_any());
+        apply_strictly(environment, object).await.with_context(place)?;
+    }
+    Ok(objects.len())
 }
 
 /// Applies an object in a dry run, in which schemas, policies and webhooks judge it, and unknown fields are refused.

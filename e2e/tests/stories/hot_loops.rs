@@ -81,8 +81,8 @@ const TROUBLES: [Trouble; 10] = [
         fault: || Fault::on("RunInstances").error("SomethingNobodyHasHeardOf"),
         ..REFUSED_LAUNCH
     },
-    // Machines of one template ask together: once in each of three zones, again after a minute, of which some falls into
-    // the first one here, and then every five minutes.
+    // Machines of one template ask together: once in each of three zones, again after a minute, of which some falls
+    // into the first one here, and then every five minutes.
     Trouble {
         name: "no-capacity",
         machines: 10,

@@ -232,8 +232,7 @@ impl Balancer {
                 group: None,
             });
         }
-        let of_machines = demand.machines.iter().flat_map(|machines| &machines.spec.control_plane_targets);
-        let has_targets = demand.network.control_plane_targets.iter().chain(of_machines).next().is_some();
+        let has_targets = demand.control_plane_targets().next().is_some();
         // If the endpoint is an IP address, something other than a load balancer of AWS serves it.
         let has_address = demand.endpoint.as_ref().is_some_and(|endpoint| endpoint.host.parse::<IpAddr>().is_ok());
         let is_wanted = demand.has_control_plane_machines() && !demand.has_hosted_control_plane;

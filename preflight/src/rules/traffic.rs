@@ -66,20 +66,13 @@ pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
 
 /// The connections that machines must be allowed to open.
 pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
-    let wanted = [
-        (Traffic::tcp(443), Side::Anywhere),
-        // Security groups do not filter traffic to Amazon's DNS and time servers; other servers lie in the VPC.
-        (Traffic::udp(53), Side::Vpc),
-        (Traffic::tcp(endpoint_port(demand)), Side::ControlPlane),
-        (KUBELET, Side::Machines),
-    ];
+    let port = endpoint_port(demand);
     // Connections to everywhere include an endpoint with their port.
-    let is_included = |(traffic, side): &(Traffic, Side)| *side == Side::ControlPlane && *traffic == Traffic::tcp(443);
-    let wanted: Vec<(Traffic, Side)> = wanted.into_iter().filter(|flow| !is_included(flow)).collect();
-    let of_role = |role| {
-        let flow = move |(traffic, side): &(Traffic, Side)| Flow { rule: "G10", role, traffic: *traffic, side: *side };
-        wanted.iter().map(flow)
-    };
+    let endpoint = (port != 443).then_some((Traffic::tcp(port), Side::ControlPlane));
+    // Security groups do not filter traffic to Amazon's DNS and time servers; other servers lie in the VPC.
+    let first = [(Traffic::tcp(443), Side::Anywhere), (Traffic::udp(53), Side::Vpc)];
+    let wanted: Vec<(Traffic, Side)> = first.into_iter().chain(endpoint).chain([(KUBELET, Side::Machines)]).collect();
+    let of_role = |role| wanted.iter().map(move |&(traffic, side)| Flow { rule: "G10", role, traffic, side });
     let konnectivity = demand.has_hosted_control_plane.then_some(Flow {
         rule: "G12",
         role: RoleOfMachines::Worker,
