@@ -273,20 +273,33 @@ async fn machines_share_lookups_and_the_account() {
     let fake = Fake::start(|call| match call.action.as_str() {
         "GetCallerIdentity" => caller_identity(),
         "DescribeSubnets" => subnets(&["subnet-1"], None),
+        "DescribeSecurityGroups" => answer(
+            &call.action,
+            "<securityGroupInfo><item><groupId>sg-1</groupId><vpcId>vpc-1</vpcId></item></securityGroupInfo>",
+            None,
+        ),
+        "DescribeImages" => answer(&call.action, "<imagesSet><item><imageId>ami-1</imageId></item></imagesSet>", None),
         _ => instances(&[], None),
     })
     .await;
     let pool = fake.pool().await;
     let asked = (0..20).map(|_| async {
         let machines = pool.machines(&identity("A"), REGION, CLUSTER);
-        let query = Query::filter("subnet-id", ["subnet-1"]);
-        (machines.account_id().await.unwrap(), machines.subnets(&query).await.unwrap().len())
+        let [subnet, group, image] = [("subnet-id", "subnet-1"), ("group-id", "sg-1"), ("image-id", "ami-1")]
+            .map(|(name, id)| Query::filter(name, [id]));
+        let found = [
+            machines.subnets(&subnet).await.unwrap().len(),
+            machines.security_groups(&group).await.unwrap().len(),
+            machines.images(&image).await.unwrap().len(),
+        ];
+        (machines.account_id().await.unwrap(), found)
     });
     let answers = futures::future::join_all(asked).await;
-    assert!(answers.iter().all(|answer| answer == &("123456789012".to_owned(), 1)));
+    assert!(answers.iter().all(|answer| answer == &("123456789012".to_owned(), [1; 3])), "{answers:?}");
     assert_eq!(pool.cluster(&identity("A"), REGION).account_id().await.unwrap(), "123456789012");
-    assert!(fake.calls_of("GetCallerIdentity").len() < 20);
-    assert!(fake.calls_of("DescribeSubnets").len() < 20);
+    for action in ["GetCallerIdentity", "DescribeSubnets", "DescribeSecurityGroups", "DescribeImages"] {
+        assert_eq!(fake.calls_of(action).len(), 1, "{action}");
+    }
 }
 
 #[tokio::test]

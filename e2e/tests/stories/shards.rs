@@ -112,6 +112,14 @@ impl Shard {
         Ok(())
     }
 
+    /// Checks that the manager has made a pass over its own object, and none over the object of another shard.
+    fn looked_only_at(&self, controller: &str, own: &str, other: &str) -> anyhow::Result<()> {
+        let looked_at = |name: &str| anyhow::Ok(!self.manager.looked_at(controller, name)?.is_empty());
+        ensure!(looked_at(own)?, "{} has no pass over {own}", self.name);
+        ensure!(!looked_at(other)?, "{} looked at {other}", self.name);
+        Ok(())
+    }
+
     /// Checks that the key of the shard has launched exactly the machines of these numbers, and has changed nothing
     /// else.
     fn launched_only(&self, scenario: &Scenario, numbers: Range<usize>) -> anyhow::Result<()> {
@@ -189,11 +197,9 @@ mod long_stories {
             for (shard, other) in [(&blue, &green), (&green, &blue)] {
                 shard.leads(s).await?;
                 shard.launched_only(s, machines.clone())?;
+                shard.looked_only_at("awscluster", shard.name, other.name)?;
                 for number in machines.clone() {
-                    let looked_at =
-                        |machine: &str| anyhow::Ok(!shard.manager.looked_at("awsmachine", machine)?.is_empty());
-                    ensure!(looked_at(&shard.machine(number))?, "{} has no pass over machine {number}", shard.name);
-                    ensure!(!looked_at(&other.machine(number))?, "{} looked at {}", shard.name, other.machine(number));
+                    shard.looked_only_at("awsmachine", &shard.machine(number), &other.machine(number))?;
                 }
             }
 

@@ -26,6 +26,8 @@ pub(crate) struct Life {
     pub(crate) resident_before: u64,
     /// Resident memory with all machines ready.
     pub(crate) resident: u64,
+    /// Resident memory of the manager that was started again, with all machines gone.
+    pub(crate) resident_after: u64,
     /// Peak of the resident memory, deletion included.
     pub(crate) peak: u64,
     /// The time until half of the machines were ready.
@@ -75,9 +77,10 @@ impl Life {
         mebibytes(self.resident)
     }
 
-    /// Status writes of an AWSMachine while it is created and deleted.
+    /// Status writes of an AWSMachine while it is created, joins and is deleted.
     pub(crate) fn status_writes_per_worker(&self) -> f64 {
-        self.per_worker(number(self.created.status_writes() + self.deleted.status_writes()))
+        let phases = [Some(&self.created), self.joined.as_ref(), Some(&self.deleted)];
+        self.per_worker(number(phases.into_iter().flatten().map(Phase::status_writes).sum()))
     }
 }
 
@@ -127,7 +130,7 @@ pub(crate) async fn measure(
     let peak = field.memory()?.peak;
     let restarted = restart(&field, workers).await?;
     let deleted = delete(&field, &mut follow, workers).await?;
-    let peak = peak.max(field.memory()?.peak);
+    let after = field.memory()?;
     field.end().await?;
     Ok(Life {
         provider: provider.clone(),
@@ -135,7 +138,8 @@ pub(crate) async fn measure(
         storage,
         resident_before,
         resident: memory.resident,
-        peak,
+        resident_after: after.resident,
+        peak: peak.max(after.peak),
         half_seconds,
         created,
         joined,
@@ -157,6 +161,7 @@ async fn join(field: &Field, workers: usize) -> anyhow::Result<Phase> {
         Ok(())
     })
     .await?;
+    field.quiet(QUIET).await?;
     start.end(field)
 }
 

@@ -7,7 +7,7 @@ use crate::life::Life;
 use crate::meters::{Phase, mebibytes, number};
 use crate::provider::Provider;
 use crate::report::Report;
-use crate::troubles::{Buckets, MACHINES, MACHINES_OF_THE_MINUTE, PENDING, ThrottledMinute, WrongImage};
+use crate::troubles::{Buckets, LATENCY, MACHINES, MACHINES_OF_THE_MINUTE, PENDING, ThrottledMinute, WrongImage};
 
 /// All tables of a report, which begin with what was measured and end with the goals.
 pub(crate) fn markdown(report: &Report, goals: &[Goal]) -> String {
@@ -97,10 +97,8 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
         row("Cluster API core: CPU per created worker, s", &|life| {
             Some(format!("{:.3}", life.per_worker(life.created.core_cpu_seconds)))
         }),
-        row("status writes of an AWSMachine: created, deleted", &|life| {
-            let [created, deleted] =
-                [&life.created, &life.deleted].map(|phase| life.per_worker(number(phase.status_writes())));
-            Some(format!("{created:.1}, {deleted:.1}"))
+        row("status writes in the life of an AWSMachine", &|life| {
+            Some(format!("{:.2}", life.status_writes_per_worker()))
         }),
         row("all Kubernetes writes of the manager per created worker", &|life| {
             Some(format!("{:.1}", life.per_worker(number(life.created.all_writes()))))
@@ -111,6 +109,9 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
         row("manager RSS without machines, with all, peak, MiB", &|life| {
             let [before, with, peak] = [life.resident_before, life.resident, life.peak].map(mebibytes);
             Some(format!("{before:.1}, {with:.1}, {peak:.1}"))
+        }),
+        row("… of the manager that was started again, once all are gone", &|life| {
+            Some(format!("{:.1}", mebibytes(life.resident_after)))
         }),
         row("idle: AWS calls and manager CPU seconds in ten minutes", &|life| {
             let idle = life.idle.as_ref()?;
@@ -177,7 +178,8 @@ fn buckets(measured: &[Buckets]) -> String {
             throttled.unwrap_or_default().to_string()
         }),
     ];
-    let title = format!("{MACHINES} machines against EC2's buckets, {} s pending", PENDING.as_secs());
+    let (pending, latency) = (PENDING.as_secs(), LATENCY.as_millis());
+    let title = format!("{MACHINES} machines against EC2's buckets, {pending} s pending, {latency} ms per call");
     by_provider(&title, measured, |one| &one.provider, &rows)
 }
 

@@ -14,9 +14,10 @@ use crate::meters::{self, Phase, number};
 use crate::progress;
 use crate::provider::Provider;
 
-/// The machines against EC2's buckets, and the time that their instances are pending.
+/// The machines against EC2's buckets, the time that their instances are pending, and the time that each call takes.
 pub(crate) const MACHINES: u32 = 100;
 pub(crate) const PENDING: Duration = Duration::from_secs(15);
+pub(crate) const LATENCY: Duration = Duration::from_millis(80);
 
 /// The machines that meet a throttled minute.
 pub(crate) const MACHINES_OF_THE_MINUTE: u32 = 50;
@@ -78,6 +79,7 @@ pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     progress(&format!("{MACHINES} machines against EC2's buckets, {name}: a world starts"));
     let field = Field::new(provider, "buckets").await?;
     field.aws().set_pending(PENDING);
+    field.aws().fault(Fault::on_everything().delay(LATENCY));
     field.aws().throttle(1);
     let mut follow = Follow::new(&field.aws_machines);
     let start = meters::start(&field)?;
