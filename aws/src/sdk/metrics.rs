@@ -1,27 +1,14 @@
 //! Metrics of AWS calls, with the names and labels that dashboards for the Go provider use.
 
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use aws_sdk_ec2::config::interceptors::{BeforeSerializationInterceptorContextRef, FinalizerInterceptorContextRef};
 use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_ec2::error::BoxError;
-use aws_sdk_elasticloadbalancing::operation as classic;
-use aws_sdk_elasticloadbalancingv2::operation as elb;
-use aws_sdk_iam::operation as iam;
-use aws_sdk_kms::operation as kms;
-use aws_sdk_s3::operation as s3;
-use aws_sdk_secretsmanager::operation as secrets_manager;
-use aws_sdk_servicequotas::operation as service_quotas;
-use aws_sdk_ssm::operation as ssm;
-use aws_sdk_sts::operation as sts;
-use aws_smithy_runtime_api::client::interceptors::context;
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_runtime_api::client::retries::RequestAttempts;
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
-use aws_smithy_types::error::ErrorMetadata;
-use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use capa_cloud::{ErrorClass, classify};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -30,6 +17,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use super::error_code::error_code;
 use super::regions::AnsweringRegions;
 
 tokio::task_local! {
@@ -222,7 +210,7 @@ impl Intercept for CountCalls {
             region: labels.region,
             operation: labels.operation,
             status_code: context.response().map_or(0, |response| response.status().as_u16()).to_string(),
-            error_code: error_code(context),
+            error_code: code_label(context),
         };
         if answer.operation == LAUNCH {
             let result = launch_result(&answer.error_code);
@@ -234,11 +222,11 @@ impl Intercept for CountCalls {
 }
 
 /// AWS's error code, `internal` for a failure without a code, and an empty text for success.
-fn error_code(context: &FinalizerInterceptorContextRef<'_>) -> String {
-    let Some(Err(error)) = context.output_or_error() else {
+fn code_label(context: &FinalizerInterceptorContextRef<'_>) -> String {
+    let Some(Err(_)) = context.output_or_error() else {
         return String::new();
     };
-    error.as_operation_error().and_then(code).unwrap_or_else(|| "internal".to_owned())
+    context.response().and_then(error_code).unwrap_or_else(|| "internal".to_owned())
 }
 
 /// The service's name in the AWS CLI.
@@ -251,80 +239,3 @@ fn service_label(service: &str) -> String {
         other => other.to_lowercase(),
     }
 }
-
-/// The code inside an operation's error. EC2's operations model no errors, so the code is in the error's metadata. Each
-/// operation of the other services has its own type of error.
-pub(crate) fn code(error: &context::Error) -> Option<String> {
-    if let Some(code) = MODELLED.iter().find_map(|code_of| code_of(error)) {
-        return Some(code);
-    }
-    let metadata = error.source()?.downcast_ref::<ErrorMetadata>()?;
-    metadata.code().map(str::to_owned)
-}
-
-/// The code of an error of this operation.
-fn modelled<E: ProvideErrorMetadata + Error + Send + Sync + 'static>(error: &context::Error) -> Option<String> {
-    error.downcast_ref::<E>()?.code().map(str::to_owned)
-}
-
-/// The operations that model their errors. A test compares them with the table of actions.
-const MODELLED: [fn(&context::Error) -> Option<String>; 58] = [
-    modelled::<sts::assume_role::AssumeRoleError>,
-    modelled::<sts::get_caller_identity::GetCallerIdentityError>,
-    modelled::<elb::add_tags::AddTagsError>,
-    modelled::<elb::create_listener::CreateListenerError>,
-    modelled::<elb::create_load_balancer::CreateLoadBalancerError>,
-    modelled::<elb::create_target_group::CreateTargetGroupError>,
-    modelled::<elb::delete_listener::DeleteListenerError>,
-    modelled::<elb::delete_load_balancer::DeleteLoadBalancerError>,
-    modelled::<elb::delete_target_group::DeleteTargetGroupError>,
-    modelled::<elb::deregister_targets::DeregisterTargetsError>,
-    modelled::<elb::describe_listeners::DescribeListenersError>,
-    modelled::<elb::describe_load_balancer_attributes::DescribeLoadBalancerAttributesError>,
-    modelled::<elb::describe_load_balancers::DescribeLoadBalancersError>,
-    modelled::<elb::describe_tags::DescribeTagsError>,
-    modelled::<elb::describe_target_group_attributes::DescribeTargetGroupAttributesError>,
-    modelled::<elb::describe_target_groups::DescribeTargetGroupsError>,
-    modelled::<elb::describe_target_health::DescribeTargetHealthError>,
-    modelled::<elb::modify_listener::ModifyListenerError>,
-    modelled::<elb::modify_load_balancer_attributes::ModifyLoadBalancerAttributesError>,
-    modelled::<elb::modify_target_group::ModifyTargetGroupError>,
-    modelled::<elb::modify_target_group_attributes::ModifyTargetGroupAttributesError>,
-    modelled::<elb::register_targets::RegisterTargetsError>,
-    modelled::<elb::remove_tags::RemoveTagsError>,
-    modelled::<elb::set_security_groups::SetSecurityGroupsError>,
-    modelled::<elb::set_subnets::SetSubnetsError>,
-    modelled::<classic::add_tags::AddTagsError>,
-    modelled::<classic::apply_security_groups_to_load_balancer::ApplySecurityGroupsToLoadBalancerError>,
-    modelled::<classic::attach_load_balancer_to_subnets::AttachLoadBalancerToSubnetsError>,
-    modelled::<classic::configure_health_check::ConfigureHealthCheckError>,
-    modelled::<classic::create_load_balancer::CreateLoadBalancerError>,
-    modelled::<classic::create_load_balancer_listeners::CreateLoadBalancerListenersError>,
-    modelled::<classic::delete_load_balancer::DeleteLoadBalancerError>,
-    modelled::<classic::deregister_instances_from_load_balancer::DeregisterInstancesFromLoadBalancerError>,
-    modelled::<classic::describe_instance_health::DescribeInstanceHealthError>,
-    modelled::<classic::describe_load_balancer_attributes::DescribeLoadBalancerAttributesError>,
-    modelled::<classic::describe_load_balancers::DescribeLoadBalancersError>,
-    modelled::<classic::describe_tags::DescribeTagsError>,
-    modelled::<classic::modify_load_balancer_attributes::ModifyLoadBalancerAttributesError>,
-    modelled::<classic::register_instances_with_load_balancer::RegisterInstancesWithLoadBalancerError>,
-    modelled::<classic::remove_tags::RemoveTagsError>,
-    modelled::<iam::get_instance_profile::GetInstanceProfileError>,
-    modelled::<iam::get_role::GetRoleError>,
-    modelled::<iam::list_attached_role_policies::ListAttachedRolePoliciesError>,
-    modelled::<iam::list_role_policies::ListRolePoliciesError>,
-    modelled::<kms::describe_key::DescribeKeyError>,
-    modelled::<s3::delete_object::DeleteObjectError>,
-    modelled::<s3::get_bucket_acl::GetBucketAclError>,
-    modelled::<s3::get_bucket_location::GetBucketLocationError>,
-    modelled::<s3::get_bucket_policy_status::GetBucketPolicyStatusError>,
-    modelled::<s3::get_public_access_block::GetPublicAccessBlockError>,
-    modelled::<s3::put_object::PutObjectError>,
-    modelled::<service_quotas::get_service_quota::GetServiceQuotaError>,
-    modelled::<secrets_manager::create_secret::CreateSecretError>,
-    modelled::<secrets_manager::put_secret_value::PutSecretValueError>,
-    modelled::<secrets_manager::delete_secret::DeleteSecretError>,
-    modelled::<ssm::get_parameter::GetParameterError>,
-    modelled::<ssm::put_parameter::PutParameterError>,
-    modelled::<ssm::delete_parameters::DeleteParametersError>,
-];

@@ -6,6 +6,7 @@ pub(crate) mod config;
 mod credentials;
 pub(crate) mod endpoints;
 mod error;
+mod error_code;
 mod http;
 pub(crate) mod limits;
 pub(crate) mod metrics;

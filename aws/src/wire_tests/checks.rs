@@ -63,7 +63,7 @@ pub(super) fn refusal(call: &Call, status: u16, code: &str) -> Answer {
     let region = if status == 301 { "eu-west-1" } else { REGION };
     let error = format!("<Error><Code>{code}</Code><Message>no</Message><Region>{region}</Region></Error>");
     let body = match call.service() {
-        "kms" | "servicequotas" => json!({"__type": code, "message": "no"}).to_string(),
+        "kms" | "secretsmanager" | "servicequotas" | "ssm" => json!({"__type": code, "message": "no"}).to_string(),
         "s3" => error,
         _ => format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>"),
     };

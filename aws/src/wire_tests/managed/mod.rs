@@ -14,8 +14,7 @@ use capa_cloud::ec2::{Observed, internet_gateway, subnet, vpc};
 use capa_cloud::managed::{Answer as Outcome, Call as ManagedCall, Effect, ManagedCloud, ManagedClouds, Repeat, Scope};
 use capa_cloud::{CloudError, ErrorClass, elb as balancing};
 
-use super::error_codes::requests;
-use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, caller_identity, identity, sts_error};
+use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, identity};
 use super::targets::elb;
 
 pub(super) const OWNED: &str = "sigs.k8s.io/cluster-api-provider-aws/cluster/dev";
@@ -107,38 +106,6 @@ pub(super) async fn observe_and_change(cloud: &dyn ManagedCloud) {
 
 async fn make(cloud: &dyn ManagedCloud, call: &ManagedCall<String>) -> Result<Outcome, CloudError> {
     at_its_turn(async || cloud.call(call).await).await
-}
-
-/// A code that the SDK models for the action of Elastic Load Balancing.
-fn modelled_code(action: &str) -> &'static str {
-    match action {
-        "CreateLoadBalancer" => "DuplicateLoadBalancerName",
-        "CreateTargetGroup" => "DuplicateTargetGroupName",
-        "CreateListener" => "DuplicateListener",
-        "DeleteTargetGroup" => "ResourceInUse",
-        "ModifyListener" | "DeleteListener" => "ListenerNotFound",
-        "ModifyTargetGroup" | "ModifyTargetGroupAttributes" => "TargetGroupNotFound",
-        _ => "LoadBalancerNotFound",
-    }
-}
-
-#[tokio::test]
-async fn each_refusal_of_load_balancing_is_counted_with_its_code() {
-    let fake = Fake::start(|call| match call.action.as_str() {
-        "GetCallerIdentity" => caller_identity(),
-        action => sts_error(400, modelled_code(action), "no"),
-    })
-    .await;
-    let (pool, registry) = fake.pool_and_metrics().await;
-    let cloud = pool.managed(&identity("A"), REGION);
-    for call in all_calls() {
-        // A deleted resource that is not there is no error.
-        let _ = make(cloud.as_ref(), &call).await;
-    }
-    let mut samples = requests(&registry);
-    samples.retain(|sample| sample.contains("service=\"elb"));
-    assert!(samples.len() >= 20, "{samples:#?}");
-    assert!(samples.iter().all(|sample| !sample.contains("internal")), "{samples:#?}");
 }
 
 pub(super) fn scope(vpc: Option<&str>) -> Scope {
