@@ -1,8 +1,10 @@
 //! The SDK's clients for one identity in one region, and the clients of its checks. This module makes no calls.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use aws_config::{AppName, Region};
+use aws_sdk_ec2::config::IdentityCache;
 use aws_sdk_ec2::config::retry::RetryPartition;
 use aws_sdk_s3::config::ResponseChecksumValidation;
 
@@ -12,6 +14,10 @@ use super::retries::ThrottlesAreNotRetried;
 
 /// The provider's name in the user agent of checks. Checks change nothing, and their failures block nothing.
 const APP_NAME_OF_CHECKS: &str = "cluster-api-provider-aws-rs-checks";
+
+/// The time before their expiration from which credentials sign no more URLs. The SDK takes a random part of it, which is
+/// at least the half: a URL is valid for four minutes, in which its machine boots and fetches its data.
+const SIGNING_BUFFER: Duration = Duration::from_mins(8);
 
 /// The common settings of the clients of an identity in a region.
 #[derive(Clone)]
@@ -96,6 +102,8 @@ pub(crate) struct SecretsClients {
     pub(crate) secrets_manager: aws_sdk_secretsmanager::Client,
     pub(crate) ssm: aws_sdk_ssm::Client,
     pub(crate) s3: aws_sdk_s3::Client,
+    /// Signs URLs, which end with the session that signs them, and makes no calls.
+    pub(crate) signing_s3: aws_sdk_s3::Client,
 }
 
 impl SdkClients {
@@ -130,10 +138,14 @@ impl SecretsClients {
     fn new(basis: &Basis) -> Self {
         let secrets_manager = config_of!(aws_sdk_secretsmanager, basis, "secretsmanager", "secretsmanager");
         let ssm = config_of!(aws_sdk_ssm, basis, "ssm", "ssm");
+        let cache = IdentityCache::lazy().buffer_time(SIGNING_BUFFER).build();
+        let config = basis.config.to_builder().identity_cache(cache).build();
+        let signing = Basis { config, ..basis.clone() };
         Self {
             secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
             ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),
             s3: basis.s3(),
+            signing_s3: signing.s3(),
         }
     }
 }

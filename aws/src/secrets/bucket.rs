@@ -8,6 +8,7 @@ use capa_cloud::{CloudError, ErrorClass, MachineKey, PresignRequest, PresignedUr
 
 use super::permit;
 use crate::sdk::call_runner::CallRunner;
+use crate::sdk::clients::SecretsClients;
 
 const ACTIONS: SecretActions = SecretActions::S3;
 
@@ -21,12 +22,13 @@ const JSON: &str = "application/json";
 #[derive(Clone)]
 pub(super) struct BucketCalls {
     client: aws_sdk_s3::Client,
+    signing_client: aws_sdk_s3::Client,
     runner: CallRunner,
 }
 
 impl BucketCalls {
-    pub(super) fn new(client: aws_sdk_s3::Client, runner: CallRunner) -> Self {
-        Self { client, runner }
+    pub(super) fn new(clients: &SecretsClients, runner: CallRunner) -> Self {
+        Self { client: clients.s3.clone(), signing_client: clients.signing_s3.clone(), runner }
     }
 
     /// Writes the object, and replaces an existing one. The default encryption of the bucket applies; every bucket has
@@ -61,12 +63,13 @@ impl BucketCalls {
         Ok(())
     }
 
-    /// Signs a URL with the current credentials, and sends nothing.
+    /// Signs a URL, and sends nothing. A session that ends within minutes is replaced first, because the URL ends with
+    /// it.
     pub(super) async fn presign(&self, request: &PresignRequest) -> Result<PresignedUrl, CloudError> {
         let validity =
             PresigningConfig::builder().start_time(request.valid_from.into()).expires_in(request.valid_for).build();
         let validity = validity.map_err(|error| CloudError::no_answer(GET, error.to_string()))?;
-        let object = self.client.get_object().bucket(&request.bucket).key(&request.key);
+        let object = self.signing_client.get_object().bucket(&request.bucket).key(&request.key);
         let signed = self.runner.sign(GET, object.presigned(validity)).await?;
         Ok(PresignedUrl::new(signed.uri()))
     }

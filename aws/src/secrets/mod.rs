@@ -29,7 +29,7 @@ impl SecretsCalls {
         Self {
             secrets_manager: SecretsManagerCalls::new(clients.secrets_manager.clone(), runner.clone()),
             parameter_store: ParameterStoreCalls::new(clients.ssm.clone(), runner.clone()),
-            bucket: BucketCalls::new(clients.s3.clone(), runner.clone()),
+            bucket: BucketCalls::new(clients, runner.clone()),
         }
     }
 

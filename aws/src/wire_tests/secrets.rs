@@ -1,13 +1,18 @@
 //! Bootstrap data in Secrets Manager, Parameter Store and S3.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capa_api::machine::SecretsBackend;
-use capa_cloud::{CloudError, ErrorClass, MachineCloud, MachineClouds, PresignRequest, SecretStore, StoredSecret};
+use capa_cloud::{
+    CloudError, ClusterKey, CredentialSource, ErrorClass, MachineCloud, MachineClouds, PresignRequest, Query,
+    ResolvedIdentity, SecretStore, StoredSecret,
+};
 use serde_json::json;
 
-use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
+use super::fake::{Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, identity, machine, role, session};
 
 pub(super) fn secret(store: impl Into<SecretStore>) -> StoredSecret {
     StoredSecret {
@@ -149,16 +154,52 @@ async fn what_is_in_a_bucket_that_is_gone_counts_as_deleted() {
     assert_eq!(error.code.as_deref(), Some("AccessDenied"));
 }
 
-#[tokio::test]
-async fn equal_presign_requests_have_equal_urls_and_make_no_call() {
-    let fake = Fake::start(|_| (200, String::new())).await;
-    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
-    let request = |second: i64| PresignRequest {
+fn presign_request(second: i64) -> PresignRequest {
+    PresignRequest {
         bucket: "boot.strap".to_owned(),
         key: "clusters/dev/node/uid".to_owned(),
         valid_from: jiff::Timestamp::from_second(second).unwrap(),
         valid_for: Duration::from_secs(1_800),
+    }
+}
+
+/// A session that ends in a minute.
+fn ending_session(call: &Call) -> Answer {
+    let (status, body) = session(call);
+    let soon = jiff::Timestamp::now() + Duration::from_mins(1);
+    (status, body.replace("2100-01-01T00:00:00Z", &soon.to_string()).replace("ASIA", "ASIAENDS"))
+}
+
+#[tokio::test]
+async fn a_session_that_ends_soon_signs_no_url() {
+    let was_assumed = Arc::new(AtomicBool::new(false));
+    let fake = Fake::start(move |call| match call.action.as_str() {
+        "AssumeRole" if was_assumed.swap(true, Ordering::SeqCst) => session(call),
+        "AssumeRole" => ending_session(call),
+        action => answer(action, "", None),
+    })
+    .await;
+    let identity = ResolvedIdentity {
+        key: "role".to_owned(),
+        source: role("arn:aws:iam::1:role/One", CredentialSource::Controller),
+        cluster: ClusterKey::default(),
+        is_for_one_cluster: false,
     };
+    let machines = fake.pool().await.machines(&identity, REGION, CLUSTER);
+    machines.subnets(&Query::default()).await.unwrap();
+    assert_eq!(fake.calls_of("DescribeSubnets")[0].access_key(), "ASIAENDSOne");
+    for _ in 0..2 {
+        let url = machines.presign(&presign_request(1_767_225_600)).await.unwrap();
+        assert!(url.expose().contains("X-Amz-Credential=ASIAOne"), "{url:?}");
+    }
+    assert_eq!(fake.calls_of("AssumeRole").len(), 2);
+}
+
+#[tokio::test]
+async fn equal_presign_requests_have_equal_urls_and_make_no_call() {
+    let fake = Fake::start(|_| (200, String::new())).await;
+    let machines = fake.pool().await.machines(&identity("A"), REGION, CLUSTER);
+    let request = presign_request;
     let signed = async |second: i64| machines.presign(&request(second)).await.unwrap();
     let url = signed(1_767_225_600).await;
     assert_eq!(url, signed(1_767_225_600).await);
