@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::future::ready;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use kube::runtime::Predicate;
-use kube::runtime::reflector::ObjectRef;
 
 use crate::kinds::CachedKind;
 
@@ -39,23 +39,26 @@ impl<K> Clone for Change<K> {
 /// Passes on every change of an object's `predicate` hash, and every deletion.
 ///
 /// kube's own filter does not see deletions, so it forgets hashes after a time and then passes on an unchanged object
-/// once. This filter sees deletions, so it keeps one hash for each existing object.
+/// once. This filter sees deletions, so it keeps one hash for each existing object, under the hash of its name: names
+/// are larger than everything else that it would keep.
 pub(crate) fn changes<K: CachedKind, P: Predicate<K>>(
     all: impl Stream<Item = Change<K>>,
     predicate: P,
 ) -> impl Stream<Item = Change<K>> {
-    let mut told = HashMap::<ObjectRef<K>, (Option<String>, u64)>::new();
+    let hasher = RandomState::new();
+    let mut told = HashMap::<u64, u64>::new();
     all.filter(move |change| {
-        let reference = ObjectRef::from_obj(&**change.object());
+        let metadata = change.object().meta();
+        let name = hasher.hash_one((&metadata.namespace, &metadata.name));
         ready(match change {
             Change::Deleted(_) => {
-                told.remove(&reference);
+                told.remove(&name);
                 true
             }
             Change::Applied(object) => match predicate.hash_property(object) {
                 Some(hash) => {
-                    let current = (object.meta().uid.clone(), hash);
-                    told.insert(reference, current.clone()) != Some(current)
+                    let current = hasher.hash_one((&metadata.uid, hash));
+                    told.insert(name, current) != Some(current)
                 }
                 None => true,
             },
