@@ -267,7 +267,6 @@ pub fn classify(code: &str) -> ErrorClass {
         | "EncryptedVolumesNotSupported"
         | "Gateway.NotAttached"
         | "InaccessibleStorageLocation"
-        | "InstanceCreditSpecification.NotSupported"
         | "LegacySecurityGroup"
         | "NetworkInterfaceNotSupportedException"
         | "NonEBSInstance"
@@ -280,7 +279,6 @@ pub fn classify(code: &str) -> ErrorClass {
         | "VPCIdNotSpecified"
         | "VPCResourceNotSpecified"
         | "VolumeInUse"
-        | "VolumeTypeNotAvailableInZone"
         | "ZonesMismatched" => ErrorClass::Invalid,
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::IdempotentParameterMismatch,
         "ResourceExistsException" | "ParameterAlreadyExists" => ErrorClass::AlreadyExists,
@@ -295,12 +293,8 @@ pub fn classify(code: &str) -> ErrorClass {
         {
             ErrorClass::QuotaExceeded
         }
-        "TooManyTargets"
-        | "TooManyRegistrationsForTargetId"
-        | "TooManyLoadBalancers"
-        | "TooManyTargetGroups"
-        | "TooManyListeners"
-        | "TooManyTags" => ErrorClass::QuotaExceeded,
+        // Of Elastic Load Balancing: `TooManyTargets`.
+        _ if code.starts_with("TooMany") => ErrorClass::QuotaExceeded,
         // The codes of Elastic Load Balancing have no dot: `TargetGroupNotFound`. The codes of S3 and IAM begin with
         // `NoSuch`: `NoSuchBucket`.
         _ if code.ends_with("NotFound") || code.ends_with("NotFoundException") || code.starts_with("NoSuch") => {
@@ -314,7 +308,11 @@ pub fn classify(code: &str) -> ErrorClass {
             || code.starts_with("Validation")
             || code.starts_with("MalformedPolicyDocument")
             || code.starts_with("DryRun")
-            || code.starts_with("Unsupported") =>
+            || code.starts_with("Unsupported")
+            // `AvailabilityZoneNotSupported`, `InstanceCreditSpecification.NotSupported`
+            || code.ends_with("NotSupported")
+            // `VolumeTypeNotAvailableInZone`
+            || code.ends_with("NotAvailableInZone") =>
         {
             ErrorClass::Invalid
         }
@@ -332,6 +330,9 @@ mod tests {
             ("RequestLimitExceeded", ErrorClass::Throttled),
             ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ErrorClass::Unauthorized),
             ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
+            ("TooManyUniqueTargetGroupsPerLoadBalancer", ErrorClass::QuotaExceeded),
+            ("AvailabilityZoneNotSupported", ErrorClass::Invalid),
+            ("NotAvailableInZone", ErrorClass::Invalid),
             // Secrets Manager says so of a name, and SSM of a name with the prefix `ssm`.
             ("ValidationException", ErrorClass::Invalid),
             ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),

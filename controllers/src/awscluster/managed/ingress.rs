@@ -141,14 +141,28 @@ impl Rules {
 
 /// The traffic of a rule of the spec. Protocols without ports may be written with any.
 pub(super) fn traffic(protocol: &str, first_port: i64, last_port: i64) -> Result<Traffic, String> {
-    let has_ports = Traffic::new(protocol, 0, 0).ports.is_some();
-    if has_ports {
-        ports(first_port, last_port)?;
+    let traffic = Traffic::new(protocol, first_port, last_port);
+    match traffic.protocol.as_str() {
+        "tcp" | "udp" => ports(first_port, last_port)?,
+        "icmp" | "icmpv6" => type_and_code(first_port, last_port)?,
+        _ => {}
     }
-    Ok(Traffic::new(protocol, first_port, last_port))
+    Ok(traffic)
 }
 
-/// Whether these are ports, or type and code of ICMP.
+/// Whether these are the type and the code of an ICMP message, which the API has in the place of the ports. -1 stands for
+/// all of them, and all types have all codes.
+fn type_and_code(kind: i64, code: i64) -> Result<(), String> {
+    let is_known = |number: i64| (-1..=255).contains(&number);
+    if is_known(kind) && is_known(code) && (kind != -1 || code == -1) {
+        return Ok(());
+    }
+    Err(format!(
+        "{kind} and {code} are no type (fromPort) and code (toPort) of ICMP, which are 0 to 255, or -1 for all"
+    ))
+}
+
+/// Whether these are ports.
 pub(super) fn ports(first: i64, last: i64) -> Result<(), String> {
     let is_port = |port: i64| (-1..=65_535).contains(&port);
     if is_port(first) && is_port(last) && (first <= last || last == -1) {

@@ -4,8 +4,8 @@ use capa_api::cluster::vpc::{AvailabilityZoneSelection, SubnetSchema};
 use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
 
-/// The longest prefix of a subnet that AWS accepts.
-const MAX_PREFIX_LENGTH: u8 = 28;
+/// The prefixes that AWS accepts for a VPC and for a subnet.
+const PREFIXES: std::ops::RangeInclusive<u8> = 16..=28;
 
 /// The range of one default subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) fn default_subnets(
 fn split(range: Ipv4Net, parts: usize) -> Option<Vec<Ipv4Net>> {
     let bits = u8::try_from(parts.next_power_of_two().trailing_zeros()).ok()?;
     let prefix = range.prefix_len().checked_add(bits)?;
-    let parts = range.subnets(prefix).ok().filter(|_| prefix <= MAX_PREFIX_LENGTH)?;
+    let parts = range.subnets(prefix).ok().filter(|_| prefix <= *PREFIXES.end())?;
     Some(parts.collect())
 }
 
@@ -66,6 +66,13 @@ pub(super) fn zones(all: &[String], selection: AvailabilityZoneSelection, limit:
     }
     zones.truncate(limit);
     zones
+}
+
+/// An IPv4 range that AWS accepts for a VPC or a subnet, whose address is the first of the range.
+pub(super) fn range(text: &str) -> Option<Ipv4Net> {
+    let range: Ipv4Net = text.parse().ok()?;
+    let is_usable = PREFIXES.contains(&range.prefix_len()) && range.addr() == range.network();
+    is_usable.then_some(range)
 }
 
 #[cfg(test)]

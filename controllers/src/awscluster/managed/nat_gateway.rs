@@ -171,8 +171,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     name_doubles(scene, plan);
 }
 
-/// Reports two gateways of the cluster in one zone, because one of them costs money and serves nobody. Deletes surplus
-/// gateways that have failed.
+/// Reports two gateways of the cluster in one subnet, because one of them costs money and serves nobody. CAPA has created
+/// one in each public subnet: those stay until the cluster is deleted. Deletes surplus gateways that have failed.
 fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
     for target in scene.ledger.of_kind(Kind::NatGateway) {
         let Some(gateway) = shown(scene, target).filter(|gateway| gateway.id == target.name) else {
@@ -180,6 +180,8 @@ fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
         };
         let zone = zone_of(scene.seen, gateway).unwrap_or_default();
         let other = scene.ledger.id(&Ref::new(Kind::NatGateway, zone));
+        let subnet_of = |id: &str| live(scene.seen)?.find(|gateway| gateway.id == id).map(|other| &other.subnet_id);
+        let other = other.filter(|other| subnet_of(other) == Some(&gateway.subnet_id));
         match (gateway.state, other) {
             (NatGatewayState::Failed, _) => {
                 let call = Call::DeleteNatGateway { gateway: Id::from(gateway.id.as_str()) };
@@ -187,8 +189,8 @@ fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
             }
             (NatGatewayState::Pending | NatGatewayState::Available, Some(other)) => {
                 let message = format!(
-                    "{other} and {} in {zone} both have the tag of the cluster, which uses {other}: delete the other one",
-                    gateway.id
+                    "{other} and {} in {} both have the tag of the cluster, which uses {other}: delete the other one",
+                    gateway.id, gateway.subnet_id
                 );
                 plan.problem(target, Reason::Conflict, message);
             }

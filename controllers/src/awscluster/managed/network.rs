@@ -1,14 +1,17 @@
 //! The network that a managed cluster publishes for its machines. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_api::cluster::status::FailureDomain;
 use capa_api::common::ControlPlaneTarget;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups, NetworkSubnet, NetworkVpc};
 
+use super::balancers::Place;
 use super::plan::Scene;
-use super::reference::{Kind, Ref};
+use super::reference::{Id, Kind, Ref};
+use crate::awscluster::resolve;
 
 /// The most targets of the control plane in a network.
 const MAX_TARGETS: usize = 8;
@@ -39,6 +42,35 @@ pub(super) fn network(
         pending_control_plane_targets,
         ..spec.network_for_machines(&scene.inputs.names.cluster)
     })
+}
+
+/// The zones for machines: those with private subnets, because machines without `publicIP` are in none of the others. Only
+/// a network without private subnets has the zones of its public ones. Control plane machines may use the zones of the
+/// load balancer of the endpoint: it sends no traffic to targets in another zone.
+pub(super) fn failure_domains(scene: &Scene<'_>, network: &MachineNetwork) -> Vec<FailureDomain> {
+    let is_private = |subnet: &NetworkSubnet| subnet.public == Some(false);
+    let has_private = network.subnets.iter().any(is_private);
+    let subnets = network.subnets.iter().filter(|subnet| !has_private || is_private(subnet));
+    let served = served_zones(scene);
+    resolve::zones(subnets, |_, zone| served.as_ref().is_none_or(|served| served.contains(zone)))
+}
+
+/// The zones of the load balancer of the endpoint; `None` without one, or if a zone is unknown.
+fn served_zones<'a>(scene: &Scene<'a>) -> Option<BTreeSet<&'a str>> {
+    let inputs = scene.inputs;
+    let classic = inputs.classic_load_balancer.as_ref().map(|balancer| &balancer.places);
+    let network = inputs.load_balancers.iter().find(|balancer| balancer.is_endpoint);
+    let places = classic.or_else(|| network.map(|balancer| &balancer.places))?;
+    places.iter().map(|place| zone(scene, place)).collect()
+}
+
+fn zone<'a>(scene: &Scene<'a>, place: &'a Place) -> Option<&'a str> {
+    let shown = |id: &str| scene.seen.ec2.subnets.shown()?.iter().find(|subnet| subnet.id == id);
+    match (&place.zone, &place.subnet) {
+        (Some(zone), _) => Some(zone),
+        (None, Id::Known(id)) => shown(id).map(|subnet| subnet.zone.as_str()),
+        (None, Id::Of(reference)) => shown(scene.ledger.id(reference)?).map(|subnet| subnet.zone.as_str()),
+    }
 }
 
 /// The subnets for machines, by their ids.

@@ -163,7 +163,8 @@ fn failure(
         }
         _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made".to_owned()),
         ErrorClass::NoAnswer if effect == Effect::Create => {
-            (error.class.reason(), "no answer; the provider looks for what the call may have made".to_owned())
+            let outcome = if code.is_empty() { "no answer" } else { "AWS does not say whether the call took effect" };
+            (error.class.reason(), format!("{outcome}; the provider looks for what it may have made"))
         }
         class => (class.reason(), quota(code, step.target.kind).unwrap_or_default().to_owned()),
     };

@@ -124,6 +124,8 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     let names = &scene.inputs.names;
     let target = &scene.inputs.vpc.target;
     match (vpcs.iter().find(|vpc| vpc.id == brought), scene.standing(target)) {
+        // A deleted cluster for which nothing was created ends, whoever owns the VPC.
+        _ if scene.is_deleted && !scene.inputs.has_begun => {}
         (Some(vpc), Standing::Absent | Standing::Open) if names.owns(&vpc.tags) => {
             let message = format!(
                 "{brought} has the tag {tag} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If it \

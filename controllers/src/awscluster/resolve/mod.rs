@@ -360,11 +360,19 @@ fn groups(
 
 /// Zones of ordinary subnets. Control plane machines may use the zones with a subnet for their role. In a zone with
 /// only public subnets the machine's `publicIP` decides, and the machine's own condition reports a problem.
-pub(super) fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
+fn failure_domains(subnets: &[NetworkSubnet]) -> Vec<FailureDomain> {
+    zones(subnets.iter(), |subnet, _| subnet.serves(MachineRole::ControlPlane))
+}
+
+/// The zones of ordinary subnets, each with whether control plane machines may use one of its subnets.
+pub(super) fn zones<'a>(
+    subnets: impl Iterator<Item = &'a NetworkSubnet>,
+    is_for_control_plane: impl Fn(&NetworkSubnet, &str) -> bool,
+) -> Vec<FailureDomain> {
     let mut zones: BTreeMap<&String, bool> = BTreeMap::new();
-    for subnet in subnets.iter().filter(|subnet| !subnet.is_edge()) {
+    for subnet in subnets.filter(|subnet| !subnet.is_edge()) {
         if let Some(zone) = &subnet.availability_zone {
-            *zones.entry(zone).or_default() |= subnet.serves(MachineRole::ControlPlane);
+            *zones.entry(zone).or_default() |= is_for_control_plane(subnet, zone);
         }
     }
     zones

@@ -11,7 +11,8 @@ use capa_api::meta;
 use capa_cloud::ec2::{RouteTable, Subnet};
 use capa_cloud::zone_type;
 
-use super::{Known, WantedSubnet, problem, range, vpc_spec};
+use super::{Known, WantedSubnet, problem, vpc_spec};
+use crate::awscluster::managed::layout::range;
 use crate::awscluster::managed::problem::Problem;
 use crate::awscluster::managed::reference::{Kind, Ref};
 use crate::tags::is_reserved;

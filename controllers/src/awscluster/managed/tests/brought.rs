@@ -6,9 +6,11 @@ use std::time::Duration;
 use capa_api::cluster::status::Lifecycle;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
+use capa_api::meta;
 use capa_cloud::ec2::security_group::Source;
 use capa_fake_aws::Contents;
 
+use super::load_balancers::failure_domains;
 use super::world::World;
 
 const GROUPS: ConditionType = ConditionType::ClusterSecurityGroupsReady;
@@ -324,6 +326,47 @@ fn nothing_is_made_for_a_load_balancer_that_has_no_subnet() {
     world.rest_for(Duration::from_mins(5));
     assert_eq!(world.condition(ConditionType::LoadBalancerReady), "False/InvalidSpec");
     assert_eq!(world.account.calls(), 0, "{:?}", world.account.journal());
+}
+
+#[test]
+fn the_control_plane_is_in_zones_of_the_load_balancer_only() {
+    let brought = bring();
+    let account = brought.world.account.clone();
+    let private = account.add_subnet(&brought.vpc, "10.7.2.0/24", "eu-west-1b", Tags::new());
+    let table = account.route_tables().into_iter().find(|table| table.association_of(&brought.private).is_some());
+    assert!(account.set_association_of_subnet(&private, Some(&table.unwrap().id)));
+    let subnets = format!("{{id: {}}}, {{id: {private}}}", brought.private);
+    let spec = brought.spec("", "").replace(&format!("{{id: {}}}", brought.private), &subnets);
+    let served = [("eu-west-1a".to_owned(), true), ("eu-west-1b".to_owned(), false)];
+    for balancer in [
+        "controlPlaneLoadBalancer: {loadBalancerType: nlb}".to_owned(),
+        format!("controlPlaneLoadBalancer: {{loadBalancerType: nlb, subnets: [{}]}}", brought.public),
+        "controlPlaneLoadBalancer: {loadBalancerType: classic}".to_owned(),
+    ] {
+        let mut world = brought.world.fork();
+        world.set_spec(&format!("{spec}, {balancer}"));
+        world.rest();
+        assert_eq!(failure_domains(&world), served, "{balancer}");
+    }
+    let mut world = brought.world;
+    world.set_spec(&format!("{spec}, controlPlaneLoadBalancer: {{loadBalancerType: nlb, scheme: internal}}"));
+    world.rest();
+    assert_eq!(failure_domains(&world), served.map(|(zone, _)| (zone, true)));
+}
+
+#[test]
+fn a_cluster_that_has_made_nothing_in_a_vpc_of_another_one_can_be_deleted() {
+    let mut brought = bring();
+    let owned = Tags::from([(meta::cluster_tag("dev"), meta::OWNED_TAG_VALUE.to_owned())]);
+    assert!(brought.world.account.set_tags(&brought.vpc, owned));
+    let before = brought.world.account.contents();
+    brought.world.set_spec(&brought.spec("", ""));
+    brought.world.rest_for(Duration::from_mins(5));
+    assert_eq!(brought.world.condition(ConditionType::VpcReady), "False/Conflict");
+    brought.world.delete();
+    brought.world.rest();
+    assert!(brought.world.cluster().is_none(), "{}", brought.world.message(ConditionType::Ready));
+    assert_eq!((brought.world.account.contents(), brought.world.account.calls()), (before, 0));
 }
 
 #[test]

@@ -166,8 +166,26 @@ fn ports_beyond_their_range_are_named() {
         (5_000_000_000, 5_000_000_000, false),
     ] {
         assert_eq!(ports(first, last).is_ok(), is_right, "{first} to {last}");
-        assert_eq!(traffic("icmpv6", first, last).is_ok(), is_right, "{first} to {last}");
+        assert_eq!(traffic("udp", first, last).is_ok(), is_right, "{first} to {last}");
         assert!(traffic("4", first, last).is_ok(), "a protocol without ports");
+    }
+}
+
+#[test]
+fn type_and_code_of_icmp_are_no_range() {
+    for (kind, code, is_right) in [
+        (8, 0, true),
+        (128, 0, true),
+        (3, 4, true),
+        (8, -1, true),
+        (-1, -1, true),
+        (-1, 0, false),
+        (256, 0, false),
+        (8, 256, false),
+    ] {
+        for protocol in ["icmp", "1", "icmpv6", "58"] {
+            assert_eq!(traffic(protocol, kind, code).is_ok(), is_right, "{protocol} {kind} {code}");
+        }
     }
 }
 

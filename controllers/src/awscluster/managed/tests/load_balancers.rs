@@ -90,6 +90,12 @@ fn a_cluster_with_a_network_load_balancer_is_provisioned() {
     assert_eq!((endpoint.host, endpoint.port), (found.dns_name, 6443));
 }
 
+/// The published zones, each with whether control plane machines may use it.
+pub(super) fn failure_domains(world: &World) -> Vec<(String, bool)> {
+    let zones = world.status().failure_domains.into_iter();
+    zones.map(|zone| (zone.name, zone.control_plane.unwrap_or_default())).collect()
+}
+
 #[test]
 fn the_network_for_machines_is_published() {
     let world = World::built(NLB);
@@ -113,10 +119,21 @@ fn the_network_for_machines_is_published() {
     assert_eq!(network.pending_control_plane_targets, None);
     assert_eq!(network.cluster_tag.as_deref(), Some("dev"));
     assert!(network.identity_ref.is_some());
-    let zones: Vec<_> =
-        status.failure_domains.iter().map(|domain| (domain.name.as_str(), domain.control_plane)).collect();
-    let usable = Some(true);
-    assert_eq!(zones, [("eu-west-1a", usable), ("eu-west-1b", usable), ("eu-west-1c", usable)]);
+    assert_eq!(failure_domains(&world), ["eu-west-1a", "eu-west-1b", "eu-west-1c"].map(|zone| (zone.to_owned(), true)));
+}
+
+#[test]
+fn zones_without_a_private_subnet_are_no_failure_domains() {
+    let subnet = |id: &str, zone: &str, number: u8, is_public: bool| {
+        format!("{{id: {id}, cidrBlock: 10.0.{number}.0/24, availabilityZone: {zone}, isPublic: {is_public}}}")
+    };
+    let [a, b] = ["eu-west-1a", "eu-west-1b"];
+    let public = [subnet("public-a", a, 0, true), subnet("public-b", b, 1, true)].join(", ");
+    let private = subnet("private-a", a, 2, false);
+    let only_public = World::built(&format!("{NLB}, network: {{subnets: [{public}]}}"));
+    assert_eq!(failure_domains(&only_public), [(a.to_owned(), true), (b.to_owned(), true)]);
+    let with_private = World::built(&format!("{NLB}, network: {{subnets: [{public}, {private}]}}"));
+    assert_eq!(failure_domains(&with_private), [(a.to_owned(), true)]);
 }
 
 #[test]

@@ -224,6 +224,27 @@ fn a_second_gateway_with_the_tags_of_the_cluster_is_named() {
 }
 
 #[test]
+fn a_gateway_of_capa_in_each_public_subnet_stays_until_the_deletion() {
+    let subnet = |id: &str, number: u8, is_public: bool| {
+        format!("{{id: {id}, cidrBlock: 10.0.{number}.0/24, availabilityZone: eu-west-1a, isPublic: {is_public}}}")
+    };
+    let subnets = [subnet("front", 0, true), subnet("side", 1, true), subnet("back", 2, false)].join(", ");
+    let mut world = World::aged(&format!("region: eu-west-1, network: {{subnets: [{subnets}]}}"));
+    let first = live(&world)[0].clone();
+    let other =
+        world.account.subnets().into_iter().find(|subnet| subnet.assigns_public_ip && subnet.id != first.subnet_id);
+    world.account.add_nat_gateway(&other.unwrap().id, first.tags.clone());
+    world.lose_status();
+    let before = world.account.contents();
+    world.rest();
+    for condition in [ConditionType::NatGatewaysReady, ConditionType::Ready] {
+        assert_eq!(world.condition(condition), "True/Ready", "{}", world.message(condition));
+    }
+    assert_eq!(world.account.contents(), before);
+    world.delete_completely();
+}
+
+#[test]
 fn a_failed_gateway_is_replaced_with_its_address_after_a_lost_status() {
     let mut world = World::new(ONE_ZONE);
     world.account.fail_nat_gateways(1, "InternalError", "no capacity");
