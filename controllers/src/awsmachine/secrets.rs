@@ -35,7 +35,7 @@ enum Left {
     NotAllowed,
     /// AWS does not allow the deletion, and the network names another place by now.
     Replaced,
-    /// AWS does not allow the deletion, and did not allow the data to be stored either.
+    /// The data cannot be deleted, and AWS did not allow it to be stored either.
     NeverStored,
 }
 
@@ -157,23 +157,46 @@ fn needed_for(scope: &MachineScope, instance: Option<&Instance>, context: &Machi
 /// Deletes the data of a machine that is being deleted, and whose instance is gone. The status may have been lost, and
 /// with it the record.
 pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
-    for kept in recorded_or_assumed(scope, context).await? {
+    let all = recorded_or_assumed(scope, context).await;
+    for kept in all.map_err(|error| deletion_awaits(scope, error))? {
         let message =
             format!("the AWSMachine is released once its bootstrap data {} is deleted: {UNANSWERED}", kept.shown());
         let waiting = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
         await_stored(scope, waiting, context)?;
-        let location = location::of_kept(scope, &kept, context).await?;
+        let location = match location::of_kept(scope, &kept, context).await {
+            Err(FlowError::Blocked(_)) if context.memory.has_stored_nothing(scope.uid()) => {
+                report_left(scope, &kept, Left::NeverStored);
+                kept.forget(&mut scope.status);
+                continue;
+            }
+            location => location.map_err(|error| deletion_awaits(scope, error))?,
+        };
         delete(scope, &kept, &location, context).await.map_err(|error| {
-            let message = format!(
-                "the AWSMachine is released once its bootstrap data is deleted: {}; {} lets the deletion end, and leaves \
-                 the data",
-                not_deleted(&kept, &error),
-                plan::abandonment_described(&scope.machine)
-            );
+            let message = deletion_awaiting(scope, &not_deleted(&kept, &error));
             Blocked::by_call(ConditionType::InstanceReady, message, &error)
         })?;
     }
     Ok(())
+}
+
+/// The message of a machine whose deletion waits until its bootstrap data is deleted.
+fn deletion_awaiting(scope: &MachineScope, why: &str) -> String {
+    format!(
+        "the AWSMachine is released once its bootstrap data is deleted: {why}; {} lets the deletion end, and leaves the \
+         data",
+        plan::abandonment_described(&scope.machine)
+    )
+}
+
+/// The same wait of a machine whose location is not known: what blocks it is a condition of its own.
+fn deletion_awaits(scope: &mut MachineScope, error: FlowError) -> FlowError {
+    let FlowError::Blocked(blocked) = error else {
+        return error;
+    };
+    let message = deletion_awaiting(scope, &blocked.condition.message);
+    scope.set_condition(blocked.condition);
+    let condition = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
+    Blocked { condition, ..blocked }.into()
 }
 
 /// The format of the bootstrap data of a machine whose record of the data is lost, and the bucket that may contain the
@@ -348,7 +371,7 @@ fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
              place by now: delete it if it is there"
         ),
         Left::NeverStored => format!(
-            "the bootstrap data {shown} is not deleted, because AWS does not allow its deletion: nothing is known to be \
+            "the bootstrap data {shown} is not deleted, because its deletion is not possible: nothing is known to be \
              stored, because AWS did not allow that either"
         ),
     };

@@ -48,7 +48,7 @@ pub(super) async fn bootstrap_format(scope: &MachineScope, context: &MachineCont
     bootstrap_secret::validate_name(name).ok()?;
     let secret = context.kubernetes.secret(scope.namespace(), name).await.ok()??;
     bootstrap_secret::validate(&secret, owner.spec.bootstrap.config_ref.as_ref()).ok()?;
-    bootstrap::format_of(&secret)
+    bootstrap::format_of(&scope.machine.spec, &secret)
 }
 
 /// The user data of the attempts of one launch.

@@ -41,11 +41,13 @@ pub(crate) enum Format {
     Other,
 }
 
-/// The format of the bootstrap data in the Secret; `None` without data.
-pub(crate) fn format_of(secret: &Secret) -> Option<Format> {
+/// The format of the bootstrap data in the Secret; `None` without data. Without a format in the Secret, machines with
+/// `spec.ignition` have data for Ignition, and others a cloud-config.
+pub(crate) fn format_of(spec: &AWSMachineSpec, secret: &Secret) -> Option<Format> {
     let data = secret.data.as_ref().filter(|data| data.contains_key("value"))?;
     let given = data.get("format").filter(|format| !format.0.is_empty());
-    match given.map_or(CLOUD_CONFIG.as_bytes(), |format| format.0.as_slice()) {
+    let usual = if spec.ignition.is_some() { IGNITION } else { CLOUD_CONFIG };
+    match given.map_or(usual.as_bytes(), |format| format.0.as_slice()) {
         format if format == CLOUD_CONFIG.as_bytes() => Some(Format::CloudConfig),
         format if format == IGNITION.as_bytes() => Some(Format::Ignition),
         _ => Some(Format::Other),
@@ -71,7 +73,7 @@ pub(crate) fn bootstrap_data(
             format!("the bootstrap Secret {name} has nothing under key value yet"),
         ));
     };
-    match (format_of(secret), &spec.ignition) {
+    match (format_of(spec, secret), &spec.ignition) {
         (Some(Format::CloudConfig), None) => cloud_config(spec, data, name),
         (Some(Format::Ignition), ignition) => for_ignition(spec, ignition.as_ref(), data, name),
         (Some(Format::Other) | None, None) => inline(data.to_vec(), name, || Packing::AsItIs),
@@ -252,12 +254,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_handed_over_is_refused_with_its_reason() {
-        let good = secret(&[("value", b"#cloud-config")]);
         let large = secret(&[("value", &vec![b'x'; UserData::MAX_BYTES + 1])]);
         assert_eq!(refusal(INLINE, None), Reason::WaitingForBootstrapData);
         assert_eq!(refusal(INLINE, Some(&secret(&[]))), Reason::WaitingForBootstrapData);
         let other = secret(&[("value", b"[settings]"), ("format", b"bottlerocket")]);
-        for not_for_ignition in [&good, &other] {
+        let explicit = secret(&[("value", b"#cloud-config"), ("format", b"cloud-config")]);
+        for not_for_ignition in [&explicit, &other] {
             assert_eq!(refusal("ignition: {version: '3.4'}", Some(not_for_ignition)), Reason::UnsupportedFormat);
         }
         assert_eq!(refusal(INLINE, Some(&large)), Reason::TooLarge);
@@ -272,7 +274,10 @@ mod tests {
     #[test]
     fn an_empty_format_counts_as_absent() {
         let unnamed = secret(&[("value", b"#cloud-config"), ("format", b"")]);
-        assert_eq!(format_of(&unnamed), Some(Format::CloudConfig));
+        assert_eq!(format_of(&spec(INLINE), &unnamed), Some(Format::CloudConfig));
+        for entries in [&[("value", b"{}".as_slice()), ("format", b"")][..], &[("value", b"{}")]] {
+            assert_eq!(format_of(&spec("ignition: {}"), &secret(entries)), Some(Format::Ignition));
+        }
     }
 
     #[test]

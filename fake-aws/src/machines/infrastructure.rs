@@ -101,6 +101,9 @@ impl Infrastructure {
         if let Some(vpc) = self.vpcs.get_mut(id) {
             vpc.tags.clone_from(tags);
         }
+        if let Some(subnet) = self.subnets.get_mut(id) {
+            subnet.tags.clone_from(tags);
+        }
         if let Some(group) = self.security_groups.get_mut(id) {
             group.tags.clone_from(tags);
         }

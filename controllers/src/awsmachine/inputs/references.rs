@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use capa_api::cluster::subnet::ASSOCIATION_TAG;
 use capa_api::common::ResourceReference;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::AWSMachineSpec;
@@ -132,7 +133,11 @@ async fn filtered_subnets(
         return Ok(None);
     };
     let mut found = cloud.subnets(&query).await?;
-    found.retain(|subnet| reference.given_id().is_none_or(|id| *id == subnet.id));
+    let matches = found.len();
+    match reference.given_id() {
+        Some(id) => found.retain(|subnet| subnet.id == *id),
+        None => found.retain(|subnet| is_for_machines(subnet, spec, network)),
+    }
     if found.is_empty() {
         let region = region_of(network);
         let message = match reference.given_id() {
@@ -140,9 +145,13 @@ async fn filtered_subnets(
                 "subnet {id} of spec.subnet.id does not exist in {region}, or does not match spec.subnet.filters: tag \
                  it, or name another in a new template"
             ),
-            None => format!(
+            None if matches == 0 => format!(
                 "no subnet in {region}{} matches spec.subnet.filters: tag one, or name other filters in a new template",
                 in_vpc(reference, vpc_id)
+            ),
+            None => format!(
+                "spec.subnet.filters matches only subnets for pods, with the tag {ASSOCIATION_TAG}: secondary, or private \
+                 ones although publicIP is true: name other filters in a new template"
             ),
         };
         return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));
@@ -151,6 +160,15 @@ async fn filtered_subnets(
     let vpc_id = the_vpc("spec.subnet.filters matches subnets", NARROW, places)?;
     let subnets = found.iter().map(|subnet| as_network(subnet, merged)).collect();
     Ok(Some((subnets, vpc_id)))
+}
+
+/// Whether a subnet that filters match is for machines. Others are for pods, or give no use of a public address.
+fn is_for_machines(subnet: &Subnet, spec: &AWSMachineSpec, network: &MachineNetwork) -> bool {
+    let is_for_pods = subnet.tags.get(ASSOCIATION_TAG).is_some_and(|value| value == "secondary");
+    let mut known = network.subnets.iter();
+    let is_private = known.any(|known| known.id == subnet.id && known.public == Some(false));
+    let is_refused = is_private && spec.public_ip == Some(true);
+    !is_for_pods && !is_refused
 }
 
 /// The ids of `additionalSecurityGroups`. Filters search in the VPC of the subnets in which the instance may be placed:

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachine, LaunchRecord, Switch};
-use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CapacitySource, CloudError, LaunchRequest};
 use capa_network::{Placement, PlacementRequest, Problem, place};
@@ -19,7 +18,7 @@ use super::rejection::RefusedLaunch;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::hosts;
 use crate::awsmachine::inputs::launch::LaunchInputs;
-use crate::awsmachine::inputs::{network_not_ready, references};
+use crate::awsmachine::inputs::{self, network_not_ready, references};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
 use crate::awsmachine::scope::{Blocked, MachineScope, search_token};
 use crate::time::age;
@@ -113,7 +112,8 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
     let role = inputs.location.role;
     let mut machines = context.kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
     // Each role is spread separately, because workers do not affect the quorum of a control plane.
-    machines.retain(|machine| meta::machine_role(&machine.metadata) == role);
+    let kubernetes = context.kubernetes.as_ref();
+    machines.retain(|machine| inputs::owners(machine, kubernetes).role(machine) == role);
     let query = SubnetQuery {
         uid: scope.uid(),
         machines: &machines,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use capa_api::conditions::ConditionType;
 use capa_runtime::reconcile::Next;
+use kube::ResourceExt as _;
 
-use super::{NETWORK, SPEC, Scene};
+use super::{CONTROL_PLANE_LABEL, NETWORK, SPEC, Scene};
 use crate::testing::refused;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;
@@ -154,4 +155,23 @@ async fn control_plane_machines_are_spread_whatever_the_workers() {
     }
     let [a, b] = ["subnet-0000000a", "subnet-0000000b"];
     assert_eq!(subnets(&scene), [a, a, b, b], "w1, c1, w2, c2");
+}
+
+#[tokio::test]
+async fn control_plane_machines_without_the_label_are_spread_too() {
+    let scene = Scene::new();
+    for name in ["w1", "c1", "c2"] {
+        scene.add(name, BOOTSTRAP, SPEC);
+        if name != "w1" {
+            scene.in_control_plane(name);
+            let mut machine = scene.machine(name).unwrap();
+            machine.labels_mut().remove(CONTROL_PLANE_LABEL);
+            scene.kubernetes.put_aws_machine(machine);
+        }
+        scene.pass_over(name).await.unwrap();
+        // The next launch has its turn a second later.
+        scene.kubernetes.advance(Duration::from_secs(1));
+    }
+    let [a, b] = ["subnet-0000000a", "subnet-0000000b"];
+    assert_eq!(subnets(&scene), [a, a, b], "w1, c1, c2");
 }

@@ -1,5 +1,7 @@
 //! Tests of the subnets and security groups that a machine's filters find in several VPCs.
 
+use capa_api::cluster::subnet::ASSOCIATION_TAG;
+
 use super::*;
 
 /// Filters that match a security group of each VPC.
@@ -36,6 +38,25 @@ async fn a_vpc_in_the_filters_of_a_machine_replaces_that_of_its_cluster() {
     let scene = scene(&format!("{subnet}, {own}, {GROUPS}"), &in_first_vpc());
     let expected = ("subnet-0000000f".to_owned(), vec!["sg-0000000f".to_owned()]);
     assert_eq!(placed(&scene).await, expected);
+}
+
+#[tokio::test]
+async fn filters_of_a_machine_find_no_subnet_for_pods_and_no_private_one_for_a_public_address() {
+    let zone = "subnet: {filters: [{name: availability-zone, values: [eu-west-1a]}]}, publicIP: true";
+    let subnet = "{id: subnet-0000000a, availabilityZone: eu-west-1a}";
+    let private = "{id: subnet-0000000a, availabilityZone: eu-west-1a, public: false}";
+    let network = in_first_vpc().replace(subnet, private);
+    assert_ne!(network, in_first_vpc());
+    let scene = scene(zone, &network);
+    scene.aws.subnet("subnet-00000001", "vpc-00000001", "eu-west-1a");
+    scene.aws.tag("subnet-00000001", ASSOCIATION_TAG, "secondary");
+    let nowhere = scene.pass().await;
+    assert_eq!(nowhere.condition(ConditionType::NetworkReady), "False/NotFound");
+    let message = nowhere.message(ConditionType::NetworkReady);
+    assert!(message.contains(ASSOCIATION_TAG) && message.contains("publicIP"), "{message}");
+    scene.aws.subnet("subnet-0000000e", "vpc-00000001", "eu-west-1a");
+    scene.after(Duration::from_mins(5)).await;
+    assert_eq!(scene.aws.launches()[0].subnet_id, "subnet-0000000e");
 }
 
 #[tokio::test]

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;
 use capa_api::contract::NodeReference;
 use capa_api::machine::{BootstrapSecrets, InstanceState, SecretsBackend};
 use capa_runtime::reconcile::Next;
 
 use super::{FIRST, Pass, Scene};
-use crate::kubernetes_api::MachineKubernetes as _;
+use crate::kubernetes_api::{MachineKubernetes as _, SourceOutcome};
 use crate::testing::{read, refused};
 
 const BOOTSTRAP_DATA_READY: ConditionType = ConditionType::BootstrapDataReady;
@@ -79,6 +80,43 @@ async fn secrets_that_were_never_stored_hold_no_deletion_up() {
         let tells = deleted.reasons_of_events().contains(&"BootstrapDataAbandoned");
         assert_eq!(tells, !is_stored, "{action}");
     }
+}
+
+#[tokio::test]
+async fn a_deletion_that_cannot_reach_the_data_names_it_and_its_end() {
+    let scene = Scene::with_spec(SPEC);
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    scene.pass().await;
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
+    scene.delete();
+    let waiting = scene.pass().await;
+    assert_eq!(waiting.condition(ConditionType::InstanceReady), "False/DeletionBlocked");
+    let message = waiting.message(ConditionType::InstanceReady);
+    assert!(message.contains("bootstrap data") && message.contains("abandon-instance"), "{message}");
+    assert!(waiting.condition(ConditionType::IdentityReady).starts_with("False/"));
+
+    // Without data, there is nothing to wait for.
+    let scene = Scene::with_spec(SPEC);
+    scene.aws.fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
+    scene.pass().await;
+    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
+    scene.delete();
+    let deleted = scene.pass().await;
+    assert!(deleted.machine.is_none(), "{:?}", deleted.calls);
+    assert!(deleted.reasons_of_events().contains(&"BootstrapDataAbandoned"));
+}
+
+#[tokio::test]
+async fn a_refused_launch_is_looked_up_where_its_data_is_once_the_network_is_gone() {
+    let mut scene = Scene::with_spec(SPEC);
+    scene.aws.fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    scene.pass().await;
+    scene.restart();
+    scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
+    scene.delete();
+    let deleted = scene.pass().await;
+    deleted.called_in_order(&["DescribeInstances", "DeleteSecret", "remove_finalizer"]);
+    assert!(deleted.machine.is_none() && names(&scene).is_empty(), "{:?}", deleted.calls);
 }
 
 #[tokio::test]
