@@ -218,7 +218,8 @@ pub fn classify(code: &str) -> ErrorClass {
         | "TooManyRequestsException"
         | "SlowDown"
         | "DependencyThrottle"
-        | "ConcurrentTagAccess" => ErrorClass::Throttled,
+        | "ConcurrentTagAccess"
+        | "TooManyUpdates" => ErrorClass::Throttled,
         "AuthFailure"
         | "UnauthorizedOperation"
         | "AccessDenied"
@@ -264,7 +265,6 @@ pub fn classify(code: &str) -> ErrorClass {
         | "DuplicateListener"
         | "DuplicateLoadBalancerName"
         | "DuplicateTargetGroupName"
-        | "EncryptedVolumesNotSupported"
         | "Gateway.NotAttached"
         | "InaccessibleStorageLocation"
         | "LegacySecurityGroup"
@@ -331,6 +331,8 @@ mod tests {
             ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ErrorClass::Unauthorized),
             ("VcpuLimitExceeded", ErrorClass::QuotaExceeded),
             ("TooManyUniqueTargetGroupsPerLoadBalancer", ErrorClass::QuotaExceeded),
+            // SSM changes a parameter once at a time.
+            ("TooManyUpdates", ErrorClass::Throttled),
             ("AvailabilityZoneNotSupported", ErrorClass::Invalid),
             ("NotAvailableInZone", ErrorClass::Invalid),
             // Secrets Manager says so of a name, and SSM of a name with the prefix `ssm`.

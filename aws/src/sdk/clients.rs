@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use aws_config::{AppName, Region};
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_ec2::config::IdentityCache;
 use aws_sdk_ec2::config::retry::RetryPartition;
 use aws_sdk_s3::config::ResponseChecksumValidation;
@@ -15,14 +16,14 @@ use super::retries::ThrottlesAreNotRetried;
 /// The provider's name in the user agent of checks. Checks change nothing, and their failures block nothing.
 const APP_NAME_OF_CHECKS: &str = "cluster-api-provider-aws-rs-checks";
 
-/// The time before their expiration from which credentials sign no more URLs. The SDK takes a random part of it, which is
-/// at least the half: a URL is valid for four minutes, in which its machine boots and fetches its data.
+/// The time before their expiration from which credentials are replaced before they sign a URL. The SDK takes a random
+/// part of it, at least half: the URL of a machine that boots is good for at least four minutes.
 const SIGNING_BUFFER: Duration = Duration::from_mins(8);
 
 /// The common settings of the clients of an identity in a region.
 #[derive(Clone)]
 pub(super) struct Basis {
-    /// The SDK's configuration with the credentials and their cache, which all clients share.
+    /// The SDK's configuration with the credentials and their cache, which all clients that make calls share.
     pub(super) config: aws_config::SdkConfig,
     pub(super) endpoints: Arc<ServiceEndpoints>,
     pub(super) metrics: CallMetrics,
@@ -84,6 +85,8 @@ pub(crate) struct SdkClients {
     /// Created for the first machine that has secrets, or an image that a parameter names.
     pub(crate) secrets: LazySecretsClients,
     basis: Basis,
+    /// The credentials of the identity, below the counter of their replacements.
+    credentials: SharedCredentialsProvider,
 }
 
 /// Clients of the services that only checks call.
@@ -107,19 +110,20 @@ pub(crate) struct SecretsClients {
 }
 
 impl SdkClients {
-    pub(super) fn new(basis: Basis) -> Self {
+    pub(super) fn new(basis: Basis, credentials: SharedCredentialsProvider) -> Self {
         let ec2 = config_of!(aws_sdk_ec2, &basis, "ec2", "ec2");
         // Both generations share one endpoint.
         let classic_elb = config_of!(aws_sdk_elasticloadbalancing, &basis, "elb", "elasticloadbalancing");
         let elb = config_of!(aws_sdk_elasticloadbalancingv2, &basis, "elbv2", "elasticloadbalancing");
-        let of_secrets = basis.clone();
+        let (of_secrets, signing) = (basis.clone(), credentials.clone());
         Self {
             ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
             sts: basis.sts(),
             classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
             elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
-            secrets: Arc::new(LazyLock::new(Box::new(move || SecretsClients::new(&of_secrets)))),
+            secrets: Arc::new(LazyLock::new(Box::new(move || SecretsClients::new(&of_secrets, signing)))),
             basis,
+            credentials,
         }
     }
 
@@ -130,17 +134,19 @@ impl SdkClients {
         config.set_app_name(AppName::new(APP_NAME_OF_CHECKS).ok());
         let basis = Basis { config: config.build(), ..self.basis.clone() };
         let checks = CheckClients::new(&basis);
-        (Self::new(basis), checks)
+        (Self::new(basis, self.credentials.clone()), checks)
     }
 }
 
 impl SecretsClients {
-    fn new(basis: &Basis) -> Self {
+    /// `credentials` sign URLs. They are not those of the basis: a replacement that concerns URLs only is none for the
+    /// calls.
+    fn new(basis: &Basis, credentials: SharedCredentialsProvider) -> Self {
         let secrets_manager = config_of!(aws_sdk_secretsmanager, basis, "secretsmanager", "secretsmanager");
         let ssm = config_of!(aws_sdk_ssm, basis, "ssm", "ssm");
         let cache = IdentityCache::lazy().buffer_time(SIGNING_BUFFER).build();
-        let config = basis.config.to_builder().identity_cache(cache).build();
-        let signing = Basis { config, ..basis.clone() };
+        let config = basis.config.to_builder().credentials_provider(credentials).identity_cache(cache);
+        let signing = Basis { config: config.build(), ..basis.clone() };
         Self {
             secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
             ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),

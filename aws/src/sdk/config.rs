@@ -79,7 +79,8 @@ impl SdkConfig {
     }
 
     /// The clients that sign with the credentials of `source`, and the counter of the credentials' replacements. All
-    /// clients share one credential cache, so the counter applies to all of them. `name` is the name of the identity.
+    /// clients that make calls share one credential cache, so the counter applies to all of them. `name` is the name of
+    /// the identity.
     pub(crate) fn clients(
         &self,
         source: &CredentialSource,
@@ -87,10 +88,11 @@ impl SdkConfig {
         name: &str,
     ) -> (SdkClients, Arc<Replacements>) {
         let replacements = Arc::new(Replacements::default());
-        let counted = Counted::new(self.provider(source, region), replacements.clone());
+        let source = self.provider(source, region);
+        let counted = Counted::new(source.clone(), replacements.clone());
         let cache = IdentityCache::lazy().build();
         let basis = self.basis(SharedCredentialsProvider::new(counted), cache, region, name);
-        (SdkClients::new(basis), replacements)
+        (SdkClients::new(basis, source), replacements)
     }
 
     fn provider(&self, source: &CredentialSource, region: &str) -> SharedCredentialsProvider {

@@ -32,7 +32,7 @@ fn in_xml(body: &str) -> Option<String> {
         match reader.read_event().ok()? {
             Event::Start(element) if element.name() == QName("Code") => {
                 let code = reader.read_text(element.name()).ok()?;
-                return Some(code.into_inner().into_owned());
+                return Some(code.into_inner().into_owned()).filter(|code| !code.is_empty());
             }
             Event::Eof => return None,
             _ => {}
@@ -42,8 +42,8 @@ fn in_xml(body: &str) -> Option<String> {
 
 /// The code without what AWS's protocols allow around it: `namespace#Code:http://address`.
 fn without_namespace(code: &str) -> String {
-    let code = code.rsplit('#').next().unwrap_or(code);
-    code.split(':').next().unwrap_or(code).to_owned()
+    let code = code.split(':').next().unwrap_or(code);
+    code.rsplit('#').next().unwrap_or(code).to_owned()
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
         let query = "<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code></Error></ErrorResponse>";
         let s3 = "<?xml version=\"1.0\"?><Error><Code>Throttling</Code><Message>no</Message></Error>";
         let json = r#"{"__type": "com.amazon.coral#Throttling", "message": "no"}"#;
-        let json_with_code = r#"{"code": "Throttling:http://address", "__type": "Other"}"#;
+        let json_with_code = r#"{"code": "Throttling:http://address#there", "__type": "Other"}"#;
         for body in [ec2, query, s3, json, json_with_code] {
             assert_eq!(code(body).as_deref(), Some("Throttling"), "{body}");
         }
@@ -78,9 +78,15 @@ mod tests {
 
     #[test]
     fn an_answer_of_something_else_has_no_code() {
-        for body in
-            ["", "bad gateway", "<html><body>bad gateway</body></html>", "[1]", "{\"message\": \"no\"}", "<Code>"]
-        {
+        for body in [
+            "",
+            "bad gateway",
+            "<html><body>bad gateway</body></html>",
+            "[1]",
+            "{\"message\": \"no\"}",
+            "<Code>",
+            "<Code></Code>",
+        ] {
             assert_eq!(code(body), None, "{body}");
         }
     }

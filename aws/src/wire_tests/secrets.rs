@@ -12,7 +12,9 @@ use capa_cloud::{
 };
 use serde_json::json;
 
-use super::fake::{Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, identity, machine, role, session};
+use super::fake::{
+    Answer, CLUSTER, Call, Fake, REGION, answer, at_its_turn, caller_identity, identity, machine, role, session,
+};
 
 pub(super) fn secret(store: impl Into<SecretStore>) -> StoredSecret {
     StoredSecret {
@@ -176,6 +178,7 @@ async fn a_session_that_ends_soon_signs_no_url() {
     let fake = Fake::start(move |call| match call.action.as_str() {
         "AssumeRole" if was_assumed.swap(true, Ordering::SeqCst) => session(call),
         "AssumeRole" => ending_session(call),
+        "GetCallerIdentity" => caller_identity(),
         action => answer(action, "", None),
     })
     .await;
@@ -186,13 +189,17 @@ async fn a_session_that_ends_soon_signs_no_url() {
         is_for_one_cluster: false,
     };
     let machines = fake.pool().await.machines(&identity, REGION, CLUSTER);
-    machines.subnets(&Query::default()).await.unwrap();
-    assert_eq!(fake.calls_of("DescribeSubnets")[0].access_key(), "ASIAENDSOne");
-    for _ in 0..2 {
-        let url = machines.presign(&presign_request(1_767_225_600)).await.unwrap();
-        assert!(url.expose().contains("X-Amz-Credential=ASIAOne"), "{url:?}");
+    let now = jiff::Timestamp::now().as_second();
+    for signer in ["ASIAENDSOne", "ASIAOne", "ASIAOne"] {
+        let url = machines.presign(&presign_request(now)).await.unwrap();
+        assert!(url.expose().contains(&format!("X-Amz-Credential={signer}")), "{}", url.expose());
     }
     assert_eq!(fake.calls_of("AssumeRole").len(), 2);
+    // The sessions of URLs are none of the sessions of calls.
+    machines.subnets(&Query::default()).await.unwrap();
+    machines.presign(&presign_request(now)).await.unwrap();
+    assert_eq!(machines.account_id().await.unwrap(), "123456789012");
+    assert_eq!(fake.calls_of("AssumeRole").len(), 3);
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ enum Left {
     NotAllowed,
     /// AWS does not allow the deletion, and the network names another place by now.
     Replaced,
-    /// The data cannot be deleted, and AWS did not allow it to be stored either.
+    /// The data cannot be deleted, and was never stored.
     NeverStored,
 }
 
@@ -371,8 +371,7 @@ fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
              place by now: delete it if it is there"
         ),
         Left::NeverStored => format!(
-            "the bootstrap data {shown} is not deleted, because its deletion is not possible: nothing is known to be \
-             stored, because AWS did not allow that either"
+            "the bootstrap data {shown} is not deleted, because its deletion is not possible; nothing was stored"
         ),
     };
     scope.events.push(EventDraft::warning("BootstrapDataAbandoned", message));

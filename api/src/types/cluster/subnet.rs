@@ -109,8 +109,13 @@ impl SubnetSpec {
 
     /// Whether the tags reserve the subnet for pods. No node is placed in such a subnet.
     pub fn is_for_pods_only(&self) -> bool {
-        self.tags.get(ASSOCIATION_TAG).is_some_and(|value| value == "secondary")
+        is_for_pods_only(&self.tags)
     }
+}
+
+/// Whether the tags of a subnet reserve it for pods.
+pub fn is_for_pods_only(tags: &Tags) -> bool {
+    tags.get(ASSOCIATION_TAG).is_some_and(|value| value == "secondary")
 }
 
 #[cfg(test)]

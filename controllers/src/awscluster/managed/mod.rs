@@ -309,7 +309,9 @@ impl Pass<'_> {
         let before = before.map(|network| network.control_plane_targets.as_slice());
         let network = network::network(scene, &cluster.spec, before.unwrap_or_default());
         if let Some(network) = network.filter(|_| !self.is_deleted) {
-            status.failure_domains = network::failure_domains(scene, &network);
+            if let Some(zones) = network::failure_domains(scene, &network) {
+                status.failure_domains = zones;
+            }
             status.network = Some(network);
         }
     }

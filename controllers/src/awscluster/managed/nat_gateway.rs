@@ -178,19 +178,21 @@ fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
         let Some(gateway) = shown(scene, target).filter(|gateway| gateway.id == target.name) else {
             continue;
         };
-        let zone = zone_of(scene.seen, gateway).unwrap_or_default();
-        let other = scene.ledger.id(&Ref::new(Kind::NatGateway, zone));
-        let subnet_of = |id: &str| live(scene.seen)?.find(|gateway| gateway.id == id).map(|other| &other.subnet_id);
-        let other = other.filter(|other| subnet_of(other) == Some(&gateway.subnet_id));
+        let mut others = scene.ledger.of_kind(Kind::NatGateway).filter(|other| *other != target);
+        let other = others.find_map(|other| {
+            let stays = |found: &&NatGateway| other.name != found.id || found.id < gateway.id;
+            shown(scene, other).filter(|found| found.subnet_id == gateway.subnet_id).filter(stays)
+        });
         match (gateway.state, other) {
             (NatGatewayState::Failed, _) => {
                 let call = Call::DeleteNatGateway { gateway: Id::from(gateway.id.as_str()) };
                 plan.step(target, Why::Unwanted, call);
             }
             (NatGatewayState::Pending | NatGatewayState::Available, Some(other)) => {
+                let (id, subnet) = (&gateway.id, &gateway.subnet_id);
                 let message = format!(
-                    "{other} and {} in {} both have the tag of the cluster, which uses {other}: delete the other one",
-                    gateway.id, gateway.subnet_id
+                    "{} and {id} in {subnet} both have the tag of the cluster, which needs one of them: delete {id}",
+                    other.id
                 );
                 plan.problem(target, Reason::Conflict, message);
             }

@@ -44,33 +44,38 @@ pub(super) fn network(
     })
 }
 
-/// The zones for machines: those with private subnets, because machines without `publicIP` are in none of the others. Only
-/// a network without private subnets has the zones of its public ones. Control plane machines may use the zones of the
-/// load balancer of the endpoint: it sends no traffic to targets in another zone.
-pub(super) fn failure_domains(scene: &Scene<'_>, network: &MachineNetwork) -> Vec<FailureDomain> {
+/// The zones for machines; `None` if a zone of the load balancer is not known at the moment. They are the zones of the
+/// private subnets, because only machines with `publicIP` are placed in public ones. A network without private subnets
+/// has the zones of its public ones. Control plane machines may use the zones of the load balancer of the endpoint: it
+/// sends no traffic to targets in another zone.
+pub(super) fn failure_domains(scene: &Scene<'_>, network: &MachineNetwork) -> Option<Vec<FailureDomain>> {
     let is_private = |subnet: &NetworkSubnet| subnet.public == Some(false);
     let has_private = network.subnets.iter().any(is_private);
     let subnets = network.subnets.iter().filter(|subnet| !has_private || is_private(subnet));
-    let served = served_zones(scene);
-    resolve::zones(subnets, |_, zone| served.as_ref().is_none_or(|served| served.contains(zone)))
+    let Some(places) = places(scene) else {
+        return Some(resolve::zones(subnets, |_, _| true));
+    };
+    let served: BTreeSet<&str> = places.iter().map(|place| zone(scene, place)).collect::<Option<_>>()?;
+    Some(resolve::zones(subnets, |_, zone| served.contains(zone)))
 }
 
-/// The zones of the load balancer of the endpoint; `None` without one, or if a zone is unknown.
-fn served_zones<'a>(scene: &Scene<'a>) -> Option<BTreeSet<&'a str>> {
+/// The subnets of the load balancer of the endpoint; `None` without a load balancer.
+fn places<'a>(scene: &Scene<'a>) -> Option<&'a [Place]> {
     let inputs = scene.inputs;
     let classic = inputs.classic_load_balancer.as_ref().map(|balancer| &balancer.places);
     let network = inputs.load_balancers.iter().find(|balancer| balancer.is_endpoint);
-    let places = classic.or_else(|| network.map(|balancer| &balancer.places))?;
-    places.iter().map(|place| zone(scene, place)).collect()
+    classic.or_else(|| network.map(|balancer| &balancer.places)).map(Vec::as_slice)
 }
 
+/// The zone that AWS shows, or else that of the spec: a subnet does not move if its zone in the spec changes.
 fn zone<'a>(scene: &Scene<'a>, place: &'a Place) -> Option<&'a str> {
-    let shown = |id: &str| scene.seen.ec2.subnets.shown()?.iter().find(|subnet| subnet.id == id);
-    match (&place.zone, &place.subnet) {
-        (Some(zone), _) => Some(zone),
-        (None, Id::Known(id)) => shown(id).map(|subnet| subnet.zone.as_str()),
-        (None, Id::Of(reference)) => shown(scene.ledger.id(reference)?).map(|subnet| subnet.zone.as_str()),
-    }
+    let id = match &place.subnet {
+        Id::Known(id) => Some(id.as_str()),
+        Id::Of(reference) => scene.ledger.id(reference),
+    };
+    let mut shown = scene.seen.ec2.subnets.shown().into_iter().flatten();
+    let shown = shown.find(|subnet| Some(subnet.id.as_str()) == id);
+    shown.map(|subnet| subnet.zone.as_str()).or(place.zone.as_deref())
 }
 
 /// The subnets for machines, by their ids.

@@ -178,20 +178,7 @@ async fn resolved(
     let merged = merged(scope, cluster, context).await?;
     let is_control_plane = scope.owners.role(&scope.machine) == MachineRole::ControlPlane;
     let pending_targets = merged.pending_targets.clone().filter(|_| is_control_plane);
-    let mut inputs = LocationInputs::of_sources(&merged.network, pending_targets);
-    if inputs.region.is_none()
-        && let Some((region, identity_ref)) = of_recorded_data(scope)
-    {
-        inputs.region = Some(region);
-        inputs.identity_ref = inputs.identity_ref.or(identity_ref);
-    }
-    Ok(inputs)
-}
-
-/// Region and identity of the recorded bootstrap data. A launch that EC2 has refused leaves no other record of them.
-fn of_recorded_data(scope: &MachineScope) -> Option<(String, Option<IdentityReference>)> {
-    let all = KeptData::all(&scope.status);
-    all.iter().find_map(|kept| Some((kept.region()?.to_owned(), kept.identity_ref().cloned())))
+    Ok(LocationInputs::of_sources(&merged.network, pending_targets))
 }
 
 /// The network of the sources, where they can be used.
@@ -206,14 +193,13 @@ async fn merged(scope: &MachineScope, cluster: &Cluster, context: &MachineContex
 }
 
 /// Whether a deletion goes on without the network sources, as it does without a Cluster: the source no longer exists,
-/// and the spec or the status says where to look for the instance. The deletion waits for a source that exists, because the
+/// and the spec itself says where to look for the instance. The deletion waits for a source that exists, because the
 /// source may supply the cluster tag of the instance.
 fn goes_on_without(problem: &Problem, scope: &MachineScope) -> bool {
     let is_gone = matches!(problem.reason, Reason::NotFound | Reason::NoKindMatch);
     let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
     let spec = &scope.machine.spec;
-    let is_located = spec.region.is_some() && spec.identity_ref.is_some() || of_recorded_data(scope).is_some();
-    is_gone && is_deleted && is_located
+    is_gone && is_deleted && spec.region.is_some() && spec.identity_ref.is_some()
 }
 
 /// Resolves the identity and looks up its account.

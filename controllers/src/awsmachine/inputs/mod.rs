@@ -8,7 +8,7 @@ pub(super) mod validation;
 
 use std::sync::Arc;
 
-use capa_api::common::IdentityReference;
+use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::conditions::{ConditionType, ConditionUpdate};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::AWSMachine;
@@ -33,6 +33,11 @@ pub(super) fn owners(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -
     };
     let cluster = cluster_name.and_then(|name| kubernetes.cluster(namespace, name));
     Owners { machine: owner, cluster }
+}
+
+/// The role of a machine.
+pub(super) fn role(machine: &AWSMachine, kubernetes: &dyn MachineKubernetes) -> MachineRole {
+    Owners { machine: owner(machine, kubernetes), cluster: None }.role(machine)
 }
 
 /// The verified owner of an AWSMachine, from the cache.

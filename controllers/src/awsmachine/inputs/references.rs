@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use capa_api::cluster::subnet::ASSOCIATION_TAG;
+use capa_api::cluster::subnet::{ASSOCIATION_TAG, is_for_pods_only};
 use capa_api::common::ResourceReference;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::AWSMachineSpec;
@@ -162,13 +162,13 @@ async fn filtered_subnets(
     Ok(Some((subnets, vpc_id)))
 }
 
-/// Whether a subnet that filters match is for machines. Others are for pods, or give no use of a public address.
+/// Whether a machine may be placed in a subnet that its filters match: neither in one for pods nor, with `publicIP`, in
+/// one that the network says is private.
 fn is_for_machines(subnet: &Subnet, spec: &AWSMachineSpec, network: &MachineNetwork) -> bool {
-    let is_for_pods = subnet.tags.get(ASSOCIATION_TAG).is_some_and(|value| value == "secondary");
     let mut known = network.subnets.iter();
     let is_private = known.any(|known| known.id == subnet.id && known.public == Some(false));
     let is_refused = is_private && spec.public_ip == Some(true);
-    !is_for_pods && !is_refused
+    !is_for_pods_only(&subnet.tags) && !is_refused
 }
 
 /// The ids of `additionalSecurityGroups`. Filters search in the VPC of the subnets in which the instance may be placed:

@@ -113,7 +113,7 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
     let mut machines = context.kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
     // Each role is spread separately, because workers do not affect the quorum of a control plane.
     let kubernetes = context.kubernetes.as_ref();
-    machines.retain(|machine| inputs::owners(machine, kubernetes).role(machine) == role);
+    machines.retain(|machine| inputs::role(machine, kubernetes) == role);
     let query = SubnetQuery {
         uid: scope.uid(),
         machines: &machines,

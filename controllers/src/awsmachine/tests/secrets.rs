@@ -9,7 +9,7 @@ use capa_api::machine::{BootstrapSecrets, InstanceState, SecretsBackend};
 use capa_runtime::reconcile::Next;
 
 use super::{FIRST, Pass, Scene};
-use crate::kubernetes_api::{MachineKubernetes as _, SourceOutcome};
+use crate::kubernetes_api::MachineKubernetes as _;
 use crate::testing::{read, refused};
 
 const BOOTSTRAP_DATA_READY: ConditionType = ConditionType::BootstrapDataReady;
@@ -104,19 +104,6 @@ async fn a_deletion_that_cannot_reach_the_data_names_it_and_its_end() {
     let deleted = scene.pass().await;
     assert!(deleted.machine.is_none(), "{:?}", deleted.calls);
     assert!(deleted.reasons_of_events().contains(&"BootstrapDataAbandoned"));
-}
-
-#[tokio::test]
-async fn a_refused_launch_is_looked_up_where_its_data_is_once_the_network_is_gone() {
-    let mut scene = Scene::with_spec(SPEC);
-    scene.aws.fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
-    scene.pass().await;
-    scene.restart();
-    scene.kubernetes.put_source("dev", SourceOutcome::NotFound);
-    scene.delete();
-    let deleted = scene.pass().await;
-    deleted.called_in_order(&["DescribeInstances", "DeleteSecret", "remove_finalizer"]);
-    assert!(deleted.machine.is_none() && names(&scene).is_empty(), "{:?}", deleted.calls);
 }
 
 #[tokio::test]

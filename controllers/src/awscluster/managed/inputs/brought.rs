@@ -34,6 +34,11 @@ fn id(recorded: Option<&ClusterResource>, of_spec: Option<&str>) -> Option<Strin
     id.map(str::to_owned)
 }
 
+/// Whether the VPC of the cluster is recorded.
+pub(in crate::awscluster::managed) fn is_recorded(resources: &[ClusterResource]) -> bool {
+    recorded(resources, Kind::Vpc, None).is_some()
+}
+
 /// The id of the VPC, if it is the user's.
 pub(in crate::awscluster::managed) fn vpc(
     spec: &AWSClusterSpec,
@@ -51,8 +56,7 @@ pub(in crate::awscluster::managed) fn vpc_of_capa(
     resources: &[ClusterResource],
 ) -> Option<String> {
     let of_spec = spec.vpc_id().filter(|_| is_made_for(spec, cluster));
-    let is_recorded = recorded(resources, Kind::Vpc, None).is_some();
-    of_spec.filter(|_| !is_recorded).map(str::to_owned)
+    of_spec.filter(|_| !is_recorded(resources)).map(str::to_owned)
 }
 
 /// The problem of the VPC id in the spec, if the recorded VPC has another id.

@@ -35,8 +35,9 @@ pub(crate) struct WantedVpc {
     pub(crate) brought: Option<String>,
     /// The id, if CAPA has created the VPC and it is not recorded yet.
     pub(crate) of_capa: Option<String>,
-    /// Whether nothing proves that the VPC that AWS shows was created for the cluster: the VPC of CAPA lacks the tag of
-    /// the cluster, or a VPC with this tag was not requested by this cluster. If so, nothing in it belongs to the cluster.
+    /// Whether nothing proves to whom the VPC that AWS shows belongs: the VPC of CAPA lacks the tag of the cluster, the
+    /// VPC of the user has it, or a VPC with this tag was not requested by this cluster. If so, nothing in it belongs to
+    /// the cluster.
     pub(crate) is_unproven: bool,
     /// Whether the rules that AWS creates in the default security group are removed.
     pub(crate) empties_default_security_group: bool,
@@ -146,9 +147,13 @@ impl Inputs {
         let vpc_spec = vpc_spec(spec);
         let of_capa = brought::vpc_of_capa(spec, name, known.recorded);
         let brought = brought::vpc(spec, name, known.recorded);
-        let is_unproven = match &of_capa {
-            Some(of_capa) => known.vpcs.iter().any(|vpc| vpc.id == *of_capa && !names.owns(&vpc.tags)),
-            None => brought.is_none() && !known.may_have_vpc && known.vpcs.iter().any(|vpc| names.owns(&vpc.tags)),
+        let mut vpcs = known.vpcs.iter();
+        let is_unproven = match (&of_capa, &brought) {
+            (Some(of_capa), _) => vpcs.any(|vpc| vpc.id == *of_capa && !names.owns(&vpc.tags)),
+            (None, Some(brought)) => {
+                !brought::is_recorded(known.recorded) && vpcs.any(|vpc| vpc.id == *brought && names.owns(&vpc.tags))
+            }
+            (None, None) => !known.may_have_vpc && vpcs.any(|vpc| names.owns(&vpc.tags)),
         };
         let vpc = WantedVpc {
             target: Ref::new(Kind::Vpc, names.vpc()),

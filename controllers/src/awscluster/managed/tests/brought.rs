@@ -358,7 +358,9 @@ fn the_control_plane_is_in_zones_of_the_load_balancer_only() {
 fn a_cluster_that_has_made_nothing_in_a_vpc_of_another_one_can_be_deleted() {
     let mut brought = bring();
     let owned = Tags::from([(meta::cluster_tag("dev"), meta::OWNED_TAG_VALUE.to_owned())]);
-    assert!(brought.world.account.set_tags(&brought.vpc, owned));
+    assert!(brought.world.account.set_tags(&brought.vpc, owned.clone()));
+    brought.world.account.add_security_group(&brought.vpc, "dev-node", owned.clone());
+    brought.world.account.add_classic_load_balancer("dev-apiserver", &brought.vpc, &[&brought.public], owned);
     let before = brought.world.account.contents();
     brought.world.set_spec(&brought.spec("", ""));
     brought.world.rest_for(Duration::from_mins(5));
