@@ -6,7 +6,7 @@ use std::sync::Arc;
 use capa_cloud::managed::{ManagedClouds as _, Scope};
 
 use super::fake::{Fake, REGION, identity};
-use super::managed::load_balancers::{named, world};
+use super::managed::observed_load_balancers::{named, world};
 
 #[tokio::test]
 async fn an_observation_that_knows_the_details_asks_for_the_lists_only() {

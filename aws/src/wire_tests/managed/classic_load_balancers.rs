@@ -10,7 +10,8 @@ use strum::VariantNames;
 
 use super::super::fake::{Answer, Call, Fake, answer, sts_error};
 use super::super::targets::elb;
-use super::load_balancers::{failure, fields, list, observe, shared};
+use super::load_balancers::{fields, list};
+use super::observed_load_balancers::{failure, observe, shared};
 use super::{OWNED, scope, sent_of, tags};
 
 /// The versions of the APIs of the two generations.

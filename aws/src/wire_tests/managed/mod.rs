@@ -1,9 +1,10 @@
 //! Managed clusters: lookups of their resources, and the calls that change them.
 
 mod classic_load_balancers;
-pub(super) mod load_balancers;
+mod load_balancers;
 mod nat_gateways;
 mod network_interfaces;
+pub(super) mod observed_load_balancers;
 mod route_tables;
 mod security_groups;
 mod tags;
