@@ -10,6 +10,7 @@ use capa_api::network::MachineNetwork;
 use capa_controllers::awscluster::demand_of_network;
 use capa_controllers::kubernetes::SourceChecks;
 use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
+use capa_runtime::discovery::resource_of;
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, discovery};
@@ -121,7 +122,7 @@ async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Resul
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let mut documents = Vec::new();
     if let Some(reference) = &cluster.spec.control_plane_ref {
-        documents.extend(referenced(client, namespace, reference).await?);
+        documents.push(referenced(client, namespace, reference).await?);
     }
     let of_cluster = ListParams::default().labels(&format!("{}={name}", meta::CLUSTER_NAME_LABEL));
     documents.extend(listed(client, namespace, [meta::CORE_GROUP, "v1beta2", "MachineDeployment"], &of_cluster).await?);
@@ -136,18 +137,19 @@ async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Resul
     Ok(documents)
 }
 
-/// The object of a reference, in the version that the API server prefers; `None` if there is none.
-async fn referenced(client: &Client, namespace: &str, reference: &ContractReference) -> Result<Option<Value>> {
+/// The object of a reference.
+async fn referenced(client: &Client, namespace: &str, reference: &ContractReference) -> Result<Value> {
     let ContractReference { api_group, kind, name } = reference;
     let group = discovery::oneshot::group(client, api_group)
         .await
         .with_context(|| format!("the kinds of group {api_group} cannot be read"))?;
-    let Some((resource, _)) = group.recommended_kind(kind) else {
-        return Ok(None);
-    };
+    let served = resource_of(&group, kind);
+    let (resource, _) = served.with_context(|| {
+        format!("the API server has no kind {kind} of group {api_group}: install the provider that {name} belongs to")
+    })?;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let object = api.get_opt(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
-    Ok(object.map(serde_json::to_value).transpose()?)
+    let object = api.get(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
+    Ok(serde_json::to_value(object)?)
 }
 
 async fn listed(

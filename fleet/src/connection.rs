@@ -34,6 +34,8 @@ pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(ANSWER_TIMEOUT);
     config.write_timeout = Some(ANSWER_TIMEOUT);
+    // The client would repeat a request for minutes, or for as long as the server asks for.
+    config.default_retry = false;
     let limit = MapResponseLayer::new(|answer: Response<_>| answer.map(|body| Limited::new(body, MAX_ANSWER_BYTES)));
     Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
 }
@@ -71,4 +73,54 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
 /// Whether the server answers that an object has changed since it was read.
 pub(crate) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::config::Kubeconfig;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers 503 to each request and asks for a late repetition, and the number of its requests.
+    async fn unavailable() -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (address, count) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
+        let requests = count.clone();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                requests.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let _ = connection.read(&mut request).await;
+                let answer = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\
+                              Connection: close\r\n\r\n";
+                let _ = connection.write_all(answer.as_bytes()).await;
+            }
+        });
+        (format!("http://{address}"), count)
+    }
+
+    #[tokio::test]
+    async fn a_request_to_an_unavailable_server_is_not_repeated() {
+        let (server, requests) = unavailable().await;
+        let kubeconfig = format!(
+            "{{apiVersion: v1, kind: Config, current-context: a, users: [{{name: a}}], \
+              clusters: [{{name: a, cluster: {{server: '{server}'}}}}], \
+              contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
+        );
+        let access = Access {
+            server,
+            certificate_authority: String::new(),
+            tls_server_name: None,
+            kubeconfig: Kubeconfig::from_yaml(&kubeconfig).expect("a kubeconfig"),
+        };
+        let client = client(&access).await.expect("a client");
+        let error = client.apiserver_version().await.expect_err("no version");
+        assert!(matches!(&error, kube::Error::Api(status) if status.code == 503), "{error}");
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use capa_api::contract::{Cluster, ContractReference};
+use capa_runtime::discovery::resource_of;
 use capa_runtime::errors::described;
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -84,10 +85,7 @@ impl InfrastructureReader {
 
     async fn resource(&self, reference: &ContractReference) -> kube::Result<Option<ApiResource>> {
         let group = kube::discovery::group(&self.client, &reference.api_group).await?;
-        // The kinds of one group come from many providers, each with its own versions.
-        let kinds = group.resources_by_stability().into_iter();
-        let mut kinds = kinds.map(|(resource, _)| resource);
-        Ok(kinds.find(|resource| resource.kind == reference.kind))
+        Ok(resource_of(&group, &reference.kind).map(|(resource, _)| resource))
     }
 }
 

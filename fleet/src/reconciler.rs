@@ -223,6 +223,11 @@ impl Reconciler for ClusterReconciler {
         "clusterprofile"
     }
 
+    /// Labels of Clusters are the tenants', so that only the namespace limits a tenant.
+    fn groups(&self, cluster: &Cluster) -> Vec<String> {
+        vec![group(cluster)]
+    }
+
     async fn reconcile(&self, cluster: Cluster) -> Result<Outcome<Cluster>, ReconcileError> {
         if cluster.is_paused() || meta::is_paused(&cluster.metadata) {
             return Ok(Outcome::done(cluster).because("the Cluster is paused"));
@@ -237,6 +242,11 @@ impl Reconciler for ClusterReconciler {
         }
         Ok(self.publish(cluster).await?)
     }
+}
+
+/// The group of the Clusters that share workers.
+fn group(cluster: &Cluster) -> String {
+    format!("namespace {}", cluster.namespace().unwrap_or_default())
 }
 
 /// The predicate for the parts of a Cluster's status that are published.
@@ -270,4 +280,23 @@ fn taken(profile: &ClusterProfile) -> EventDraft {
 
 fn full_name(cluster: &Cluster) -> String {
     format!("{}/{}", cluster.namespace().unwrap_or_default(), cluster.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use capa_api::contract::ClusterSpec;
+
+    use super::*;
+
+    #[test]
+    fn clusters_of_a_namespace_are_one_group_whatever_their_labels() {
+        let cluster = |namespace: &str, label: &str| {
+            let mut cluster = Cluster::new("c", ClusterSpec::default());
+            cluster.metadata.namespace = Some(namespace.to_owned());
+            cluster.labels_mut().insert(meta::CLUSTER_NAME_LABEL.to_owned(), label.to_owned());
+            group(&cluster)
+        };
+        assert_eq!(cluster("team-a", "one"), cluster("team-a", "two"));
+        assert_ne!(cluster("team-a", "one"), cluster("team-b", "one"));
+    }
 }

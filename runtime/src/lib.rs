@@ -20,6 +20,7 @@ mod condition_log;
 pub mod controller;
 pub mod definitions;
 pub mod diagnostics;
+pub mod discovery;
 pub mod errors;
 pub mod events;
 pub mod guarded;

@@ -70,6 +70,8 @@ pub(super) fn facts(file: &Path, context: Option<&str>) -> Result<MemberFacts> {
         config.connect_timeout = Some(REQUEST_TIMEOUT);
         config.read_timeout = Some(REQUEST_TIMEOUT);
         config.write_timeout = Some(REQUEST_TIMEOUT);
+        // The client would repeat a request to an unavailable server for minutes.
+        config.default_retry = false;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let client = Client::try_from(config).with_context(|| format!("cannot use {}", file.display()))?;
         let unusable_field = field_refused_in_secrets(kubeconfig, context).map(str::to_owned);

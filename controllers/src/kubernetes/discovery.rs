@@ -2,6 +2,7 @@
 
 use capa_api::meta::CONTRACT_LABEL;
 use capa_network::SourceKind;
+use capa_runtime::discovery::resource_of;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, GroupVersion, Version};
 use kube::discovery::{self, Scope};
@@ -51,10 +52,7 @@ async fn served(client: &Client, kind: &SourceKind) -> Result<Option<(ApiResourc
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
         Err(error) => return Err(failed(attempted(kind), error)),
     };
-    // Many providers share a group, so the group's preferred version may not contain the kind.
-    let anywhere = || group.resources_by_stability().into_iter();
-    let found =
-        group.recommended_kind(&kind.kind).or_else(|| anywhere().find(|(resource, _)| resource.kind == kind.kind));
+    let found = resource_of(&group, &kind.kind);
     Ok(found.map(|(resource, capabilities)| (resource, capabilities.scope == Scope::Namespaced)))
 }
 

@@ -58,7 +58,7 @@ pub(crate) enum Leaving {
 /// The next task of the membership of a Cluster.
 pub(crate) fn task(cluster: &Cluster) -> Task {
     let is_deleted = cluster.metadata.deletion_timestamp.is_some();
-    let wanted = cluster.labels().get(KARMADA_LABEL).filter(|_| !is_deleted);
+    let wanted = cluster.labels().get(KARMADA_LABEL).filter(|name| !is_deleted && !name.is_empty());
     match (record(cluster), wanted) {
         (None, None) => Task::Nothing,
         (None, Some(karmada)) => match member_name(cluster) {
@@ -157,6 +157,7 @@ mod tests {
     #[test]
     fn the_label_joins_keeps_and_leaves() {
         assert_eq!(task(&cluster(&json!({}), &json!({}))), Task::Nothing);
+        assert_eq!(task(&cluster(&json!({KARMADA_LABEL: ""}), &json!({}))), Task::Nothing, "an empty label is none");
         let join = Task::Join { karmada: "one".into(), member: "team-a-prod".into() };
         assert_eq!(task(&cluster(&json!({KARMADA_LABEL: "one"}), &json!({}))), join);
         let keep = |drain| Task::Keep { record: recorded(), drain };

@@ -11,6 +11,7 @@ mod identity;
 mod membership;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use capa_api::contract::Cluster;
@@ -52,9 +53,13 @@ pub struct KarmadaSettings {
 pub(crate) struct Memberships {
     runtime: Runtime,
     settings: KarmadaSettings,
-    /// The lock that is held while a Cluster is being registered.
-    registering: Mutex<()>,
+    /// The locks that are held while a Cluster is being registered. Each Karmada has one of them, which it may share
+    /// with others, so that names of users take no memory.
+    registering: [Mutex<()>; LOCKS],
 }
+
+/// Number of locks for registrations.
+const LOCKS: usize = 64;
 
 /// Facts about a cluster that may be a member.
 pub(crate) struct Facts {
@@ -128,7 +133,7 @@ impl From<kube::Error> for Obstacle {
 
 impl Memberships {
     pub(crate) fn new(runtime: Runtime, settings: KarmadaSettings) -> Self {
-        Self { runtime, settings, registering: Mutex::default() }
+        Self { runtime, settings, registering: std::array::from_fn(|_| Mutex::default()) }
     }
 
     /// Whether the Cluster has the finalizer of a membership. The membership of such a Cluster is reconciled even if
@@ -218,13 +223,21 @@ impl Memberships {
         if facts.id.as_ref() != Some(&record.id) {
             return Err(Obstacle::Found(another_cluster()));
         }
-        let _turn = self.registering.lock().await;
+        let _turn = self.lock_of(&record.karmada).lock().await;
         if let Some(taken) = taken(&karmada.control_plane.members().await?, cluster, record) {
             return Err(Obstacle::Found(taken));
         }
         self.record(cluster, Some(record)).await?;
         let member = wanted(cluster, record, None, facts);
         Ok(karmada.control_plane.write_member(&member).await?)
+    }
+
+    /// The lock of a Karmada. While one Karmada does not answer, Clusters join others.
+    fn lock_of(&self, karmada: &str) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        karmada.hash(&mut hasher);
+        let number = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
+        self.registering.get(number).unwrap_or(&self.registering[0])
     }
 
     /// Brings the member in Karmada to its desired state.

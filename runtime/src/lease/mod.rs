@@ -70,7 +70,11 @@ impl LeaseSettings {
     fn validate(&self) -> Result<(), LeaseError> {
         let rules = [
             (self.duration >= Duration::from_secs(1), "the lease duration must be at least one second"),
-            (self.renew_deadline < self.duration, "the renew deadline must be shorter than the lease duration"),
+            // The Lease has its duration in whole seconds.
+            (
+                self.renew_deadline < Duration::from_secs(self.duration.as_secs()),
+                "the renew deadline must be shorter than the whole seconds of the lease duration",
+            ),
             (
                 self.retry_period.mul_f64(1.2) < self.renew_deadline,
                 "the retry period must be well below the renew deadline",

@@ -247,8 +247,9 @@ async fn after_failed_work_the_lease_is_left_to_expire() {
 #[tokio::test]
 async fn durations_that_contradict_each_other_are_refused() {
     let metrics = Metrics::register("widgets", &mut Registry::default());
-    let seconds = Duration::from_secs;
-    for (duration, renew_deadline, retry_period) in [(10, 10, 2), (15, 2, 2), (15, 10, 0), (0, 0, 0)] {
+    let seconds = Duration::from_secs_f64;
+    let refused = [(10.0, 10.0, 2.0), (15.0, 2.0, 2.0), (15.0, 10.0, 0.0), (0.0, 0.0, 0.0), (15.9, 15.5, 2.0)];
+    for (duration, renew_deadline, retry_period) in refused {
         let settings = LeaseSettings {
             duration: seconds(duration),
             renew_deadline: seconds(renew_deadline),
