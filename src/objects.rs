@@ -24,8 +24,8 @@ use crate::joined_network::joined;
 const UNREPLACED: &str =
     "the text has variables such as ${CLUSTER_NAME}: replace them with `clusterctl generate yaml --from FILE`";
 
-/// The API groups whose objects may have scripts for nodes.
-const OF_NODES: [&str; 2] = ["bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"];
+/// The API groups of the objects that are read and have no scripts.
+const WITHOUT_SCRIPTS: [&str; 2] = [meta::CORE_GROUP, meta::GROUP];
 
 /// The objects of one cluster with an unmanaged AWSCluster.
 #[derive(Debug)]
@@ -99,7 +99,8 @@ pub(crate) fn parse(text: &str) -> Result<Described> {
     of_documents(&documents(text)?)
 }
 
-/// The documents of a text. Bootstrap data may have variables of a shell, which no template variable stands for.
+/// The documents of a text. The scripts in bootstrap data, patches of a ClusterClass and manifests in ConfigMaps may have
+/// variables of a shell, which no template variable stands for.
 fn documents(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
         Ok(documents) => documents,
@@ -109,7 +110,8 @@ fn documents(text: &str) -> Result<Vec<Value>> {
     let is_unreplaced = |document: &Value| {
         let api_version = document["apiVersion"].as_str().unwrap_or_default();
         let group = api_version.split('/').next().unwrap_or_default();
-        !OF_NODES.contains(&group) && document.to_string().contains("${")
+        let may_have_scripts = !WITHOUT_SCRIPTS.contains(&group) || document["kind"] == "ClusterClass";
+        !may_have_scripts && document.to_string().contains("${")
     };
     ensure!(!documents.iter().any(is_unreplaced), UNREPLACED);
     Ok(documents)
@@ -250,7 +252,9 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
             let name = template.name_any();
             let users = || documents.iter().filter(|document| uses(document, &name));
             let is_control_plane = users().any(|user| user.pointer("/spec/machineTemplate").is_some());
-            let replicas: i64 = users().map(replicas).sum();
+            let wanted: i64 = users().map(replicas).sum();
+            let running: i64 = users().filter_map(running).sum();
+            let in_i32 = |count: i64| i32::try_from(count).unwrap_or(i32::MAX);
             let failure_domains: BTreeSet<String> = users()
                 .map(|user| text(user, "/spec/template/spec/failureDomain").to_owned())
                 .filter(|domain| !domain.is_empty())
@@ -258,7 +262,8 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
             MachineDemand {
                 template: format!("AWSMachineTemplate/{name}"),
                 role: if is_control_plane { RoleOfMachines::ControlPlane } else { RoleOfMachines::Worker },
-                replicas: i32::try_from(replicas.max(1)).unwrap_or(i32::MAX),
+                replicas: in_i32(wanted.max(1)),
+                running: in_i32(running),
                 failure_domains,
                 spec: template.spec.template.spec.clone(),
                 user_data_bytes: None,
@@ -270,6 +275,11 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
 /// The number of machines of a control plane or MachineDeployment, including the one that an update adds.
 fn replicas(user: &Value) -> i64 {
     user.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1) + 1
+}
+
+/// The number of machines that a control plane or MachineDeployment of the API server has.
+fn running(user: &Value) -> Option<i64> {
+    user.pointer("/status/replicas").and_then(Value::as_i64)
 }
 
 /// The text at a path of a document; empty if there is none.
@@ -407,7 +417,13 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
     fn bootstrap_data_may_have_variables_of_a_shell() {
         let bootstrap = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\n\
                          metadata: {name: md}\nspec: {template: {spec: {preKubeadmCommands: ['echo ${HOME}']}}}";
-        assert!(parse(&format!("{CLUSTER}---\n{bootstrap}")).is_ok());
+        let class = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: class}\n\
+                     spec: {patches: [{definitions: [{jsonPatches: [{value: 'echo ${HOME}'}]}]}]}";
+        let manifest =
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cni}\ndata: {cni: 'cp ${BIN_PATH}/cni /host'}";
+        for document in [bootstrap, class, manifest] {
+            assert!(parse(&format!("{CLUSTER}---\n{document}")).is_ok(), "{document}");
+        }
     }
 
     #[test]

@@ -236,7 +236,11 @@ impl FactsGatherer {
         let keys = demand.machines.iter().flat_map(keys_of).collect();
         let profiles = demand.instance_profiles().into_iter().map(str::to_owned).collect();
         let buckets = demand.bucket().into_iter().map(str::to_owned).collect();
-        let quotas = self.service_quotas.of_ec2(demand.quota_codes());
+        let quotas = async {
+            let mut quotas = self.service_quotas.of_service("ec2", demand.quota_codes()).await?;
+            quotas.extend(self.service_quotas.of_service("vpc", demand.vpc_quota_codes()).await?);
+            Ok(quotas)
+        };
         let spot_role = async {
             if !demand.has_spot_machines() {
                 return Answer::NotAsked;

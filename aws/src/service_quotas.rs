@@ -18,12 +18,16 @@ impl ServiceQuotasCalls {
         Self { client, runner }
     }
 
-    /// Quotas of EC2 by their codes. Each quota needs a call.
-    pub(crate) async fn of_ec2(&self, codes: BTreeSet<&str>) -> Result<BTreeMap<String, f64>, CloudError> {
+    /// Quotas of a service by their codes. Each quota needs a call.
+    pub(crate) async fn of_service(
+        &self,
+        service: &str,
+        codes: BTreeSet<&str>,
+    ) -> Result<BTreeMap<String, f64>, CloudError> {
         let action = "GetServiceQuota";
         let mut quotas = BTreeMap::new();
         for code in codes {
-            let request = self.client.get_service_quota().service_code("ec2").quota_code(code);
+            let request = self.client.get_service_quota().service_code(service).quota_code(code);
             let answer = self.runner.ask(action, code, request.send()).await?;
             let value = answer.quota.and_then(|quota| quota.value);
             let value = value.ok_or_else(|| CloudError::no_answer(action, "the answer has no value"))?;

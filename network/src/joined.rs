@@ -9,11 +9,11 @@ use crate::{Field, Problem};
 /// field must have the same value in all objects that have the field.
 pub(crate) fn joined(networks: Vec<(String, MachineNetwork)>) -> Result<MachineNetwork, Problem> {
     let mut networks = networks.into_iter();
-    let Some((mut first, mut network)) = networks.next() else {
+    let Some((mut names, mut network)) = networks.next() else {
         return Ok(MachineNetwork::default());
     };
     for (name, other) in networks {
-        let conflict = |field: Field| conflict(field, &first, &name);
+        let conflict = |field: Field| conflict(field, &names, &name);
         append(&mut network.subnets, other.subnets);
         append(&mut network.control_plane_targets, other.control_plane_targets);
         if let Some(other) = other.security_groups {
@@ -38,7 +38,7 @@ pub(crate) fn joined(networks: Vec<(String, MachineNetwork)>) -> Result<MachineN
                 return Err(conflict(Field::AdditionalTags));
             }
         }
-        first = name;
+        names = format!("{names}, {name}");
     }
     Ok(network)
 }
@@ -63,10 +63,11 @@ fn agree<T: PartialEq>(into: &mut Option<T>, from: Option<T>) -> Result<(), ()> 
     }
 }
 
-fn conflict(field: Field, one: &str, other: &str) -> Problem {
+/// The problem that an object has another value than one of the objects before it.
+fn conflict(field: Field, before: &str, other: &str) -> Problem {
     let field = field.path();
     let message =
-        format!("{one} and {other} match one selector and differ in {field}: let the selector match one of them");
+        format!("{before} and {other} match one selector and differ in {field}: let the selector match one of them");
     Problem::new(Reason::Conflict, message)
 }
 
@@ -114,5 +115,7 @@ mod tests {
                 format!("K/0 and K/1 match one selector and differ in {field}: let the selector match one of them");
             assert_eq!(problem.message, expected);
         }
+        let third = of(&["{region: a}", "{}", "{region: b}"]).unwrap_err();
+        assert!(third.message.starts_with("K/0, K/1 and K/2 match one selector"), "{}", third.message);
     }
 }

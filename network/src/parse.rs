@@ -49,7 +49,8 @@ pub(crate) fn parse(network: &Value) -> Result<MachineNetwork, WrongType> {
 fn without_absent(network: &Value, is_tags: bool) -> Value {
     match network {
         Value::Object(fields) => {
-            let is_set = |value: &Value| !value.is_null() && (is_tags || value.as_str() != Some(""));
+            let is_empty = |value: &Value| value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty);
+            let is_set = |value: &Value| !value.is_null() && (is_tags || !is_empty(value));
             let set = fields.iter().filter(|(_, value)| is_set(value));
             let set = set.map(|(name, value)| (name, value, without_absent(value, name == "additionalTags")));
             let is_emptied =
@@ -83,7 +84,7 @@ mod tests {
                 "one of ControlPlane, Worker",
             ),
             (json!({"securityGroups": {"all": "hunter2"}}), "securityGroups.all", "a list of strings"),
-            (json!({"vpc": {"cidrBlocks": []}}), "vpc", "an object with id"),
+            (json!({"vpc": {"cidrBlocks": ["10.0.0.0/16"]}}), "vpc", "an object with id"),
             (json!({"additionalTags": {"a.b/c": 1}}), "additionalTags.a.b/c", "a string"),
             (json!({"identityRef": {"kind": "hunter2", "name": "n"}}), "identityRef.kind", identities),
         ];
@@ -100,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_string_counts_as_absent_except_in_a_tag() {
+    fn empty_strings_and_lists_count_as_absent_except_in_a_tag() {
         let network = json!({
-            "vpc": {"id": ""},
+            "vpc": {"id": "", "cidrBlocks": []},
             "sshKeyName": "",
             "subnets": [{"id": "subnet-1", "availabilityZone": ""}],
             "additionalTags": {"team": ""},

@@ -10,6 +10,8 @@ use crate::rule::{Skipped, applies, known};
 
 /// Destination of the default route for IPv4.
 pub(crate) const DEFAULT_ROUTE: &str = "0.0.0.0/0";
+/// Destination of the default route for IPv6.
+pub(crate) const DEFAULT_ROUTE_IPV6: &str = "::/0";
 
 impl Facts {
     /// An answer about the network. Rules about the network do not apply while nothing names a network.
@@ -83,8 +85,37 @@ impl Facts {
     }
 }
 
-/// The address ranges of subnets.
+impl Facts {
+    /// Whether the VPC belongs to another account, which shares its subnets. AWS shows the gateways and endpoints of such
+    /// a VPC to its owner only. Source: the user guide of VPC, «Share your VPC subnets with other accounts».
+    pub(crate) fn is_in_shared_vpc(&self) -> bool {
+        let vpc = self.vpc.found().and_then(Option::as_ref);
+        vpc.zip(self.account_id.found()).is_some_and(|(vpc, account)| vpc.owner_id != *account)
+    }
+
+    /// Destination of the default route of all machines: that for IPv6 if they are all in subnets without IPv4.
+    pub(crate) fn default_destination(&self) -> Result<&'static str, Skipped> {
+        let subnets = self.subnets_of(None)?;
+        let has_ipv4 = subnets.is_empty() || subnets.into_iter().any(has_ipv4);
+        Ok(if has_ipv4 { DEFAULT_ROUTE } else { DEFAULT_ROUTE_IPV6 })
+    }
+}
+
+/// Whether instances in a subnet have IPv4 addresses.
+pub(crate) fn has_ipv4(subnet: &Subnet) -> bool {
+    !subnet.cidr_block.is_empty()
+}
+
+/// Destination of the default route of a subnet.
+pub(crate) fn default_destination(subnet: &Subnet) -> &'static str {
+    if has_ipv4(subnet) { DEFAULT_ROUTE } else { DEFAULT_ROUTE_IPV6 }
+}
+
+/// The address ranges of subnets: the IPv4 range, or the IPv6 ranges of a subnet without IPv4.
 pub(crate) fn ranges<'a>(subnets: impl IntoIterator<Item = &'a Subnet>) -> Vec<&'a str> {
-    let ranges = subnets.into_iter().map(|subnet| subnet.cidr_block.as_str());
-    ranges.filter(|range| !range.is_empty()).collect()
+    let of_subnet = |subnet: &'a Subnet| {
+        let ipv6 = if has_ipv4(subnet) { &[] } else { subnet.ipv6_cidr_blocks.as_slice() };
+        std::iter::once(&subnet.cidr_block).chain(ipv6).map(String::as_str).filter(|range| !range.is_empty())
+    };
+    subnets.into_iter().flat_map(of_subnet).collect()
 }

@@ -89,7 +89,7 @@ fn number(volume: &LaunchVolume, field: &str, value: i64) -> Result<i32, CloudEr
     })
 }
 
-fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest {
+pub(super) fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest {
     InstanceMetadataOptionsRequest::builder()
         .http_endpoint(options.http_endpoint.as_str().into())
         .http_tokens(options.http_tokens.as_str().into())

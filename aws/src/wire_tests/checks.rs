@@ -1,8 +1,8 @@
 //! The calls of services that only the checks of infrastructure use.
 
 use capa_preflight::facts::{
-    Answer as Fact, Bucket, Demand, EncryptionKey, Facts, Failure, FailureKind, InstanceProfile, MachineDemand,
-    ON_DEMAND_VCPUS, SPOT_VCPUS,
+    Answer as Fact, Bucket, Demand, EncryptionKey, Facts, Failure, FailureKind, GROUPS_OF_AN_INTERFACE,
+    InstanceProfile, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP, SPOT_VCPUS,
 };
 use serde_json::json;
 
@@ -110,7 +110,8 @@ async fn all_services_are_asked_about_what_machines_name() {
         usage: "ENCRYPT_DECRYPT".to_owned(),
     };
     assert_eq!(facts.encryption_keys, [("alias/volumes".to_owned(), Fact::Found(Some(key)))].into());
-    let quotas = [ON_DEMAND_VCPUS, SPOT_VCPUS].map(|code| (code.to_owned(), 64.0));
+    let codes = [ON_DEMAND_VCPUS, SPOT_VCPUS, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP];
+    let quotas = codes.map(|code| (code.to_owned(), 64.0));
     assert_eq!(facts.quotas, Fact::Found(quotas.into()));
     assert_eq!(facts.spot_role, Fact::Found(true));
     let found = bucket(&facts).unwrap();
@@ -128,6 +129,9 @@ async fn all_services_are_asked_about_what_machines_name() {
     ] {
         assert_eq!(sent(action).field(field), value, "{action}");
     }
+    let of_quotas = fake.calls_of("GetServiceQuota");
+    let services: Vec<_> = of_quotas.iter().map(|call| (call.field("ServiceCode"), call.field("QuotaCode"))).collect();
+    assert!(services.contains(&("vpc", GROUPS_OF_AN_INTERFACE)), "{services:?}");
     // The name of a bucket is in the path, because the test's endpoint has no host name for each bucket.
     for action in ["GetBucketAcl", "GetBucketLocation", "GetBucketPolicyStatus", "GetBucketPublicAccessBlock"] {
         assert!(sent(action).path.starts_with("/boot.strap"), "{action}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use capa_api::machine::LaunchOptions;
+use capa_api::machine::{InstanceMetadataOptions, LaunchOptions};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -67,6 +67,18 @@ pub struct MetadataOptions {
     pub http_protocol_ipv6: String,
     /// Whether the instance can read its tags: `enabled` or `disabled`.
     pub instance_metadata_tags: String,
+}
+
+impl From<&InstanceMetadataOptions> for MetadataOptions {
+    fn from(options: &InstanceMetadataOptions) -> Self {
+        Self {
+            http_endpoint: options.http_endpoint.to_string(),
+            http_tokens: <&str>::from(options.http_tokens).to_owned(),
+            http_put_response_hop_limit: i32::try_from(options.http_put_response_hop_limit).unwrap_or(i32::MAX),
+            http_protocol_ipv6: options.http_protocol_ipv6.to_string(),
+            instance_metadata_tags: options.instance_metadata_tags.to_string(),
+        }
+    }
 }
 
 impl MetadataOptions {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::common::{MachineRole, Tags, Volume};
-use capa_api::machine::{AWSMachine, AWSMachineSpec, InstanceMetadataOptions};
+use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
@@ -55,21 +55,10 @@ pub(crate) fn build_request(
         public_ip: spec.public_ip,
         root_volume: spec.root_volume.as_ref().and_then(|volume| launch_volume(volume, inputs.root_device)),
         data_volumes: spec.non_root_volumes.iter().filter_map(|volume| launch_volume(volume, None)).collect(),
-        metadata_options: metadata_options(&spec.effective_metadata_options()),
+        metadata_options: MetadataOptions::from(&spec.effective_metadata_options()),
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
         options: spec.launch_options(subnet_has_ipv6, inputs.allocated_host),
-    }
-}
-
-/// Options of the metadata service in EC2's form.
-pub(crate) fn metadata_options(options: &InstanceMetadataOptions) -> MetadataOptions {
-    MetadataOptions {
-        http_endpoint: options.http_endpoint.to_string(),
-        http_tokens: <&str>::from(options.http_tokens).to_owned(),
-        http_put_response_hop_limit: i32::try_from(options.http_put_response_hop_limit).unwrap_or(i32::MAX),
-        http_protocol_ipv6: options.http_protocol_ipv6.to_string(),
-        instance_metadata_tags: options.instance_metadata_tags.to_string(),
     }
 }
 

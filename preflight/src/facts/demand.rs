@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use capa_api::cluster::preflight::PodNetwork;
+use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::common::{ControlPlaneTarget, MachineRole};
 use capa_api::machine::{AWSMachineSpec, MarketType};
 use capa_api::network::MachineNetwork;
@@ -12,6 +13,10 @@ use serde::{Deserialize, Serialize};
 pub const ON_DEMAND_VCPUS: &str = "L-1216C47A";
 /// Code of the service quota for the virtual CPUs of spot instances of the standard families.
 pub const SPOT_VCPUS: &str = "L-34B43A08";
+/// Code of the service quota for the security groups of a network interface.
+pub const GROUPS_OF_AN_INTERFACE: &str = "L-2AFB9258";
+/// Code of the service quota for the rules of a security group.
+pub const RULES_OF_A_GROUP: &str = "L-0EA8095F";
 
 /// What a cluster requires of the infrastructure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +73,9 @@ pub struct MachineDemand {
     pub role: RoleOfMachines,
     /// Number of machines, including those that an update adds temporarily.
     pub replicas: i32,
+    /// Number of these machines that exist.
+    #[serde(default)]
+    pub running: i32,
     /// Zones that the machines are pinned to; empty: any.
     pub failure_domains: BTreeSet<String>,
     /// Spec of the machines.
@@ -117,20 +125,28 @@ impl MachineDemand {
     /// Ids of the security groups of the machines.
     pub fn security_groups<'a>(&'a self, network: &'a MachineNetwork) -> BTreeSet<&'a str> {
         let groups = network.security_groups.as_ref();
-        let overrides = &self.spec.security_group_overrides;
-        let of_all: Vec<&str> = if overrides.contains_key("node") {
-            let roles = ["node", "lb"].into_iter();
-            roles.filter_map(|role| overrides.get(role)).map(String::as_str).collect()
-        } else {
-            groups.map(|groups| groups.all.iter().map(String::as_str).collect()).unwrap_or_default()
+        let own = |roles: &[SecurityGroupRole]| -> Vec<&'a str> {
+            let named = roles.iter().filter_map(|role| self.spec.security_group_overrides.get(role.as_str()));
+            named.map(String::as_str).filter(|id| !id.is_empty()).collect()
         };
-        let of_role = groups.map(|groups| groups.of_role(self.role.into())).unwrap_or_default();
+        let or_of_network = |own: Vec<&'a str>, of_network: Option<&'a [String]>| {
+            if own.is_empty() { of_network.unwrap_or_default().iter().map(String::as_str).collect() } else { own }
+        };
+        let of_all = own(&[SecurityGroupRole::Node, SecurityGroupRole::Lb]);
+        let of_role = match self.role {
+            RoleOfMachines::ControlPlane => own(&[SecurityGroupRole::ControlPlane]),
+            RoleOfMachines::Worker => Vec::new(),
+        };
+        let of_all = or_of_network(of_all, groups.map(|groups| groups.all.as_slice()));
+        let of_role = or_of_network(of_role, groups.map(|groups| groups.of_role(self.role.into())));
         let additional = self.spec.additional_security_groups.iter();
-        of_all
-            .into_iter()
-            .chain(of_role.iter().map(String::as_str))
-            .chain(additional.filter_map(|group| group.id.as_deref()))
-            .collect()
+        let additional = additional.filter_map(|group| group.id.as_deref());
+        of_all.into_iter().chain(of_role).chain(additional).collect()
+    }
+
+    /// Whether the spec names security groups by filters, so that not all of their ids are known.
+    pub fn finds_security_groups(&self) -> bool {
+        self.spec.additional_security_groups.iter().any(|group| group.id.is_none())
     }
 }
 
@@ -203,10 +219,16 @@ impl Demand {
         self.runs_control_plane || machines.any(|machines| machines.role == RoleOfMachines::ControlPlane)
     }
 
-    /// Ids of the subnets of machines with a role, or with any.
+    /// Codes of the service quotas of VPCs that the machines may reach.
+    pub fn vpc_quota_codes(&self) -> BTreeSet<&'static str> {
+        if self.machines.is_empty() { BTreeSet::new() } else { [GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP].into() }
+    }
+
+    /// Ids of the subnets of machines with a role, or with any. In a Local Zone or Wavelength Zone are only machines
+    /// whose spec names the subnet.
     pub fn subnet_ids(&self, role: Option<RoleOfMachines>) -> BTreeSet<&str> {
         let subnets = self.network.subnets.iter();
-        let serving = subnets.filter(|subnet| role.is_none_or(|role| subnet.serves(role.into())));
+        let serving = subnets.filter(|subnet| role.is_none_or(|role| subnet.serves(role.into()) && !subnet.is_edge()));
         let of_network = serving.map(|subnet| subnet.id.as_str());
         let named = self.machines.iter().filter(|machines| role.is_none_or(|role| machines.role == role));
         let named = named.filter_map(|machines| machines.spec.subnet.as_ref()?.id.as_deref());
@@ -274,6 +296,7 @@ mod tests {
         let demand = demand(vec![]);
         assert!(demand.instance_profiles().is_empty() && demand.encryption_keys().is_empty());
         assert!(demand.bucket().is_none() && demand.quota_codes().is_empty() && !demand.has_spot_machines());
+        assert!(demand.vpc_quota_codes().is_empty());
     }
 
     #[test]
@@ -285,6 +308,25 @@ mod tests {
         assert_eq!(demand.instance_profiles(), ["nodes", "own"].into());
         demand.machines.last_mut().unwrap().role = RoleOfMachines::ControlPlane;
         assert_eq!(demand.instance_profiles(), ["masters", "nodes", "own"].into());
+    }
+
+    #[test]
+    fn each_override_replaces_the_groups_of_the_network_for_its_machines() {
+        let network = json!({"securityGroups": {"all": ["sg-a"], "controlPlane": ["sg-b"], "worker": ["sg-c"]}});
+        let network = serde_json::from_value(network).unwrap();
+        let (control_plane, worker) = (RoleOfMachines::ControlPlane, RoleOfMachines::Worker);
+        for (overrides, role, expected) in [
+            (json!({}), control_plane, vec!["sg-a", "sg-b"]),
+            (json!({}), worker, vec!["sg-a", "sg-c"]),
+            (json!({"node": "sg-1", "lb": ""}), worker, vec!["sg-1", "sg-c"]),
+            (json!({"node": "sg-1", "lb": "sg-2"}), worker, vec!["sg-1", "sg-2", "sg-c"]),
+            (json!({"controlplane": "sg-3"}), control_plane, vec!["sg-3", "sg-a"]),
+            (json!({"controlplane": "sg-3"}), worker, vec!["sg-a", "sg-c"]),
+        ] {
+            let spec = serde_json::from_value(json!({"instanceType": "m5.large", "securityGroupOverrides": overrides}));
+            let machines = MachineDemand { spec: spec.unwrap(), role, ..MachineDemand::default() };
+            assert_eq!(machines.security_groups(&network), expected.into_iter().collect(), "{overrides} {role:?}");
+        }
     }
 
     #[test]

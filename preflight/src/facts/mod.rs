@@ -17,7 +17,10 @@ pub use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget,
 pub use capa_cloud::{Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
-pub use demand::{Demand, EndpointDemand, MachineDemand, ON_DEMAND_VCPUS, RoleOfMachines, SPOT_VCPUS};
+pub use demand::{
+    Demand, EndpointDemand, GROUPS_OF_AN_INTERFACE, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP, RoleOfMachines,
+    SPOT_VCPUS,
+};
 pub use kubernetes::{KubernetesFacts, SourceAccess};
 pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};
 pub use machines::{

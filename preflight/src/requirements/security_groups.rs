@@ -7,10 +7,10 @@ use super::list::List;
 use super::object::Object;
 use super::plan::{Groups, Plan};
 use super::wanted::{GroupUse, Peer, Wanted};
-use crate::facts::{Demand, RoleOfMachines};
+use crate::facts::{Demand, GROUPS_OF_AN_INTERFACE, RoleOfMachines};
 use crate::reach::Traffic;
 use crate::rule::Category::SecurityGroups;
-use crate::rules::security_groups::{GROUPS_OF_AN_INTERFACE, GROUPS_QUOTA};
+use crate::rules::security_groups::USUAL_GROUPS_OF_AN_INTERFACE;
 use crate::rules::traffic::{Flow, Side, incoming, of_pod_network, outgoing};
 
 const ROLES: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
@@ -43,9 +43,9 @@ fn add_groups(list: &mut List, demand: &Demand, groups: &Groups) {
         let number = machines.security_groups(&demand.network).len();
         u32::try_from(number).unwrap_or(u32::MAX)
     });
-    if let Some(most) = numbers.max().filter(|most| f64::from(*most) > GROUPS_OF_AN_INTERFACE) {
+    if let Some(most) = numbers.max().filter(|most| f64::from(*most) > USUAL_GROUPS_OF_AN_INTERFACE) {
         let quota = Wanted::Quota {
-            code: GROUPS_QUOTA,
+            code: GROUPS_OF_AN_INTERFACE,
             of: "security groups of a network interface".to_owned(),
             at_least: Some(most),
         };
@@ -114,6 +114,7 @@ fn peers(plan: &Plan, side: Side) -> Vec<Peer> {
             peer.into_iter().collect()
         }
         Side::Vpc => vec![Peer::Vpc],
+        Side::DnsServers => vec![],
         Side::Anywhere => vec![Peer::Anywhere],
     }
 }
@@ -121,7 +122,9 @@ fn peers(plan: &Plan, side: Side) -> Vec<Peer> {
 /// Adds the outgoing traffic. New groups allow all outgoing packets, so that machines can connect to each other on
 /// every port; the rules require less of existing groups.
 fn add_outgoing(list: &mut List, demand: &Demand, plan: &Plan) {
-    let flows = outgoing(demand);
+    let mut flows = outgoing(demand);
+    // Amazon's DNS servers need no rule.
+    flows.retain(|flow| flow.side != Side::DnsServers);
     let mut done: Vec<(Object, Wanted)> = Vec::new();
     for flow in &flows {
         let Some(object) = plan.groups.of_machines().into_iter().find(|group| has(plan, flow.role, group)) else {

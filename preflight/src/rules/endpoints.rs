@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use crate::facts::{Facts, Subnet, VpcEndpoint};
-use crate::lookup::{DEFAULT_ROUTE, ranges};
+use crate::lookup::{default_destination, ranges};
 use crate::reach::{Peer, Traffic, allow, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rules::security_groups::as_far_as_known;
 
 /// Services whose VPC endpoints nodes need if there is no other way out of the VPC, with the type of the endpoint.
 /// Source: CAPA's page «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
@@ -44,6 +45,9 @@ pub(super) const RULES: &[Rule] = &[
 /// The services without a usable endpoint for a subnet.
 pub(super) fn missing_services(facts: &Facts, subnet: &Subnet) -> Result<Vec<&'static str>, Skipped> {
     let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?;
+    if facts.is_in_shared_vpc() {
+        return Err(Skipped::Unknown("AWS shows the endpoints of a shared VPC to its owner only".to_owned()));
+    }
     let table = facts.route_table(&subnet.id)?;
     let serves = |endpoint: &VpcEndpoint| match endpoint.endpoint_type.as_str() {
         "Gateway" => endpoint.route_table_ids.contains(&table.id),
@@ -64,7 +68,7 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
     let mut without_route = Vec::new();
     for subnet in facts.subnets_of(None)? {
         let routes = &facts.route_table(&subnet.id)?.routes;
-        if !routes.iter().any(|route| route.destination == DEFAULT_ROUTE) {
+        if !routes.iter().any(|route| route.destination == default_destination(subnet)) {
             without_route.push(subnet);
         }
     }
@@ -114,12 +118,11 @@ fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
         let message = format!("the security groups of {} do not admit TCP 443 from nodes", endpoint.id);
         let group = ids.iter().next().copied().unwrap_or_default();
         let range = nodes.ranges.first().copied().unwrap_or_default();
-        problems.push(Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes").fixed_by(
-            facts.aws(&format!(
-                "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
-                Traffic::tcp(443).parameters()
-            )),
-        ));
+        let problem = Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes");
+        problems.push(as_far_as_known(facts, problem).fixed_by(facts.aws(&format!(
+            "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
+            Traffic::tcp(443).parameters()
+        ))));
     }
     Ok(problems)
 }

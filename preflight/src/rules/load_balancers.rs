@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use super::security_groups::{admits, machines, machines_by_role};
+use super::security_groups::{admits, as_far_as_known, machines, machines_by_role};
 use super::traffic::endpoint_port;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
 use crate::lookup::DEFAULT_ROUTE;
@@ -337,14 +337,10 @@ fn client_addresses(facts: &Facts) -> Checked {
         };
         let traffic = Traffic::tcp(facts.demand.api_port);
         let problem = admits(facts, RoleOfMachines::ControlPlane, traffic, (name, &peer))?;
-        let severity = if is_public { Warning } else { Blocking };
         Ok(problem.map(|problem| {
-            Problem {
-                object: group.arn.clone(),
-                fix: format!("{}, or set preserve_client_ip.enabled to false", problem.fix),
-                ..problem
-            }
-            .with_severity(severity)
+            let fix = format!("{}, or set preserve_client_ip.enabled to false", problem.fix);
+            let problem = Problem { object: group.arn.clone(), fix, ..problem };
+            if is_public { problem.with_severity(Warning) } else { problem }
         }))
     })
 }
@@ -374,14 +370,37 @@ fn balancer_groups(facts: &Facts) -> Checked {
         }
         let groups = facts.groups(&ids)?;
         let traffic = Traffic::tcp(port);
+        let group = ids.iter().next().copied().unwrap_or_default();
+        if balancer.scheme == "internet-facing" {
+            let internet = Peer { ranges: vec![DEFAULT_ROUTE], ..Peer::default() };
+            if allow(ingress(&groups), traffic, &internet) {
+                return Ok(None);
+            }
+            // Machines without a public address come from the addresses of NAT gateways and other appliances.
+            let message = format!(
+                "the security groups of {} do not admit {} from the internet, and machines reach an internet-facing load \
+                 balancer from public addresses",
+                balancer.name,
+                traffic.text()
+            );
+            let fix = format!(
+                "see that they admit {} from the public addresses of NAT gateways and machines, or admit it from {DEFAULT_ROUTE}",
+                traffic.text()
+            );
+            return Ok(Some(
+                Problem::new(&balancer.name, message, fix)
+                    .with_severity(Warning)
+                    .fixed_by(facts.aws(&format!("ec2 describe-security-groups --group-ids {group}"))),
+            ));
+        }
         let machines = machines_by_role(facts)?;
         if machines.iter().all(|peer| allow(ingress(&groups), traffic, peer)) {
             return Ok(None);
         }
-        let group = ids.iter().next().copied().unwrap_or_default();
         let message = format!("the security groups of {} do not admit {} from machines", balancer.name, traffic.text());
         let fix = format!("admit {} from the subnets of the machines", traffic.text());
-        Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(facts.aws(&format!(
+        let problem = as_far_as_known(facts, Problem::new(&balancer.name, message, fix));
+        Ok(Some(problem.fixed_by(facts.aws(&format!(
             "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
             traffic.parameters()
         )))))

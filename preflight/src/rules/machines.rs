@@ -227,12 +227,14 @@ fn quotas(facts: &Facts) -> Checked {
     let quotas = known(&facts.quotas, "the service quotas")?;
     let mut problems = Vec::new();
     for (code, name, spot) in [(ON_DEMAND_VCPUS, "on-demand", false), (SPOT_VCPUS, "spot", true)] {
-        let mut wanted = 0;
+        let mut wanted: i64 = 0;
         let of_kind = facts.demand.machines.iter().filter(|machines| machines.is_spot() == spot);
         for machines in of_kind.filter(|machines| is_standard(machines)) {
-            wanted += instance_type(facts, machines)?.map_or(0, |of| of.vcpus) * machines.replicas;
+            let vcpus = instance_type(facts, machines)?.map_or(0, |of| of.vcpus);
+            wanted += i64::from(vcpus) * i64::from(machines.replicas);
         }
-        if let Some(quota) = quotas.get(code).filter(|quota| **quota < f64::from(wanted)) {
+        let wanted = f64::from(i32::try_from(wanted).unwrap_or(i32::MAX));
+        if let Some(quota) = quotas.get(code).filter(|quota| **quota < wanted) {
             let message = format!("{name} instances need {wanted} virtual CPUs, and the quota is {quota}");
             problems.push(Problem::new(code, message, "ask AWS for a higher quota").fixed_by(facts.aws(&format!(
                 "service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} --desired-value \

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use crate::facts::{Facts, Route, RouteTarget, Subnet};
-use crate::lookup::DEFAULT_ROUTE;
+use crate::lookup::{default_destination, has_ipv4};
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies};
 use crate::rules::endpoints::missing_services;
 
@@ -39,16 +39,25 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The default route of a subnet for IPv4.
-fn default_route<'a>(facts: &'a Facts, subnet: &str) -> Result<Option<&'a Route>, Skipped> {
-    let table = facts.route_table(subnet)?;
-    Ok(table.routes.iter().find(|route| route.destination == DEFAULT_ROUTE))
+/// The default route of a subnet: that for IPv4, or for IPv6 where the subnet has no IPv4.
+fn default_route<'a>(facts: &'a Facts, subnet: &Subnet) -> Result<Option<&'a Route>, Skipped> {
+    let table = facts.route_table(&subnet.id)?;
+    Ok(table.routes.iter().find(|route| route.destination == default_destination(subnet)))
 }
 
 /// Whether the default route of a subnet leads to an internet gateway.
-pub(super) fn is_public(facts: &Facts, subnet: &str) -> Result<bool, Skipped> {
+pub(super) fn is_public(facts: &Facts, subnet: &Subnet) -> Result<bool, Skipped> {
     let route = default_route(facts, subnet)?;
     Ok(route.is_some_and(|route| matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole))
+}
+
+/// Whether machines without a public address may be launched in a subnet.
+fn has_private_machines(facts: &Facts, subnet: &Subnet) -> bool {
+    let network = &facts.demand.network;
+    let mut machines = facts.demand.machines.iter();
+    machines.any(|machines| {
+        machines.spec.public_ip != Some(true) && machines.subnet_ids(network).contains(subnet.id.as_str())
+    })
 }
 
 /// Whether the machines in a subnet get a public address.
@@ -65,11 +74,12 @@ fn private_routes(facts: &Facts) -> Checked {
     for subnet in facts.subnets_of(None)? {
         let id = &subnet.id;
         let table = &facts.route_table(id)?.id;
-        let route = default_route(facts, id)?;
+        let route = default_route(facts, subnet)?;
         let (message, fix) = match route {
             // Machines with public addresses use such a route, which S6 checks.
             Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
-                if has_public_machines(facts, subnet) || subnet.assigns_public_ip || facts.demand.machines.is_empty() {
+                let get_addresses = has_public_machines(facts, subnet) || subnet.assigns_public_ip || !has_ipv4(subnet);
+                if get_addresses || !has_private_machines(facts, subnet) {
                     continue;
                 }
                 (
@@ -92,16 +102,20 @@ fn private_routes(facts: &Facts) -> Checked {
                 "add a default route to a NAT gateway, or the VPC endpoints of E2",
             ),
         };
-        let command = set_default_route(facts, table, route, "--nat-gateway-id <nat>");
+        let target =
+            if has_ipv4(subnet) { "--nat-gateway-id <nat>" } else { "--egress-only-internet-gateway-id <eigw>" };
+        let command = set_default_route(facts, subnet, table, route, target);
         problems.push(Problem::new(id, message, fix).fixed_by(command));
     }
     Ok(problems)
 }
 
 /// The command that gives a route table a default route. EC2 refuses to create a route that exists.
-fn set_default_route(facts: &Facts, table: &str, existing: Option<&Route>, target: &str) -> String {
+fn set_default_route(facts: &Facts, subnet: &Subnet, table: &str, existing: Option<&Route>, target: &str) -> String {
     let action = if existing.is_some() { "replace-route" } else { "create-route" };
-    facts.aws(&format!("ec2 {action} --route-table-id {table} --destination-cidr-block {DEFAULT_ROUTE} {target}"))
+    let flag = if has_ipv4(subnet) { "--destination-cidr-block" } else { "--destination-ipv6-cidr-block" };
+    let destination = default_destination(subnet);
+    facts.aws(&format!("ec2 {action} --route-table-id {table} {flag} {destination} {target}"))
 }
 
 fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Skipped> {
@@ -110,6 +124,8 @@ fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Sk
     };
     let gateways = facts.of_network(&facts.nat_gateways, "the NAT gateways")?;
     Ok(match gateways.iter().find(|gateway| gateway.id == *id) {
+        // A route to a gateway that does not exist any more is a blackhole there, too.
+        None if facts.is_in_shared_vpc() => None,
         None => Some(format!("{id}, which does not exist")),
         Some(gateway) if !matches!(gateway.state.as_str(), "available" | "pending") => {
             Some(format!("{id}, which is {}", gateway.state))
@@ -124,12 +140,12 @@ fn public_routes(facts: &Facts) -> Checked {
     applies(!public.is_empty())?;
     let mut problems = Vec::new();
     for subnet in public {
-        if !is_public(facts, &subnet.id)? {
+        if !is_public(facts, subnet)? {
             let table = &facts.route_table(&subnet.id)?.id;
             let message = format!("{} has no default route to an internet gateway", subnet.id);
             let fix = "add the route, or set publicIP: false";
-            let route = default_route(facts, &subnet.id)?;
-            let command = set_default_route(facts, table, route, "--gateway-id <igw>");
+            let route = default_route(facts, subnet)?;
+            let command = set_default_route(facts, subnet, table, route, "--gateway-id <igw>");
             problems.push(Problem::new(&subnet.id, message, fix).fixed_by(command));
         }
     }
@@ -142,7 +158,7 @@ fn nat_zones(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     let mut used = BTreeSet::new();
     for subnet in facts.subnets_of(None)? {
-        let Some(RouteTarget::NatGateway(id)) = default_route(facts, &subnet.id)?.map(|route| &route.target) else {
+        let Some(RouteTarget::NatGateway(id)) = default_route(facts, subnet)?.map(|route| &route.target) else {
             continue;
         };
         used.insert(id);

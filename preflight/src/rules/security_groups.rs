@@ -1,21 +1,21 @@
 //! Rules about security groups.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+use ipnet::{IpNet, Ipv4Net};
 
 use super::traffic::{self, Flow, Side};
-use crate::facts::{Facts, RoleOfMachines, SecurityGroup};
+use crate::facts::{DhcpOptions, Facts, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP, RoleOfMachines, SecurityGroup};
 use crate::lookup::{DEFAULT_ROUTE, ranges};
 use crate::reach::{Peer, Traffic, allow, egress, ingress};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 
 /// Maximum number of security groups of a network interface, and of rules of a security group, unless the account has
 /// other quotas. Source: the user guide of VPC, «Amazon VPC quotas».
-pub(crate) const GROUPS_OF_AN_INTERFACE: f64 = 5.0;
-const RULES_OF_A_GROUP: f64 = 60.0;
-pub(crate) const GROUPS_QUOTA: &str = "L-2AFB9258";
-const RULES_QUOTA: &str = "L-0EA8095F";
+pub(crate) const USUAL_GROUPS_OF_AN_INTERFACE: f64 = 5.0;
+const USUAL_RULES_OF_A_GROUP: f64 = 60.0;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -140,10 +140,15 @@ fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
 }
 
 /// The sets of security groups that machines of a role have. If a group does not exist, G1 reports it, and the other
-/// rules are unknown.
+/// rules are unknown, as they are if a template names groups by filters.
 pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Vec<&SecurityGroup>>, Skipped> {
     let sets = facts.demand.group_sets(role);
     applies(!sets.is_empty())?;
+    let mut machines = facts.demand.machines.iter().filter(|machines| machines.role == role);
+    if let Some(machines) = machines.find(|machines| machines.finds_security_groups()) {
+        let message = format!("{} names security groups by filters, which are not looked up here", machines.template);
+        return Err(Skipped::Unknown(message));
+    }
     let existing = sets.iter().map(|ids| {
         let groups = facts.groups(ids)?;
         if groups.len() < ids.len() {
@@ -152,6 +157,12 @@ pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Vec<
         Ok(groups)
     });
     existing.collect()
+}
+
+/// The problem that security groups do not admit or allow traffic. Without templates, only the security groups of the
+/// network are known: machines may have more groups, so that the problem is a warning.
+pub(super) fn as_far_as_known(facts: &Facts, problem: Problem) -> Problem {
+    if facts.demand.machines.is_empty() { problem.with_severity(Warning) } else { problem }
 }
 
 /// Returns a problem unless all machines of `role` admit the traffic from the peer.
@@ -181,7 +192,7 @@ pub(super) fn admits(
         format!("admit {} from {name}", traffic.text()),
     );
     Ok(Some(
-        problem.fixed_by(facts.aws(&format!(
+        as_far_as_known(facts, problem).fixed_by(facts.aws(&format!(
             "ec2 authorize-security-group-ingress --group-id {group} {} {source}",
             traffic.parameters()
         ))),
@@ -225,7 +236,7 @@ fn quota(facts: &Facts, code: &str, usual: f64) -> f64 {
 #[allow(clippy::cast_precision_loss, reason = "counts of groups and rules are small")]
 fn count(facts: &Facts) -> Checked {
     applies(!facts.demand.machines.is_empty())?;
-    let most = quota(facts, GROUPS_QUOTA, GROUPS_OF_AN_INTERFACE);
+    let most = quota(facts, GROUPS_OF_AN_INTERFACE, USUAL_GROUPS_OF_AN_INTERFACE);
     let mut problems = Vec::new();
     for machines in &facts.demand.machines {
         let groups = machines.security_groups(&facts.demand.network).len();
@@ -237,7 +248,7 @@ fn count(facts: &Facts) -> Checked {
                     "use fewer groups, or ask AWS for a higher quota",
                 )
                 .fixed_by(facts.aws(&format!(
-                    "service-quotas request-service-quota-increase --service-code vpc --quota-code {GROUPS_QUOTA} \
+                    "service-quotas request-service-quota-increase --service-code vpc --quota-code {GROUPS_OF_AN_INTERFACE} \
                      --desired-value {groups}"
                 ))),
             );
@@ -248,7 +259,7 @@ fn count(facts: &Facts) -> Checked {
 
 #[allow(clippy::cast_precision_loss, reason = "counts of groups and rules are small")]
 fn rule_count(facts: &Facts) -> Checked {
-    let most = quota(facts, RULES_QUOTA, RULES_OF_A_GROUP);
+    let most = quota(facts, RULES_OF_A_GROUP, USUAL_RULES_OF_A_GROUP);
     let mut problems = Vec::new();
     for group in facts.groups(&facts.demand.group_ids(None))? {
         for (direction, rules) in [("incoming", &group.ingress), ("outgoing", &group.egress)] {
@@ -257,7 +268,7 @@ fn rule_count(facts: &Facts) -> Checked {
                 let message = format!("{} has no room for another rule for {direction} traffic", group.id);
                 problems.push(Problem::new(&group.id, message, "join rules, or ask AWS for a higher quota").fixed_by(
                     facts.aws(&format!(
-                        "service-quotas request-service-quota-increase --service-code vpc --quota-code {RULES_QUOTA} \
+                        "service-quotas request-service-quota-increase --service-code vpc --quota-code {RULES_OF_A_GROUP} \
                          --desired-value {}",
                         count * 2
                     )),
@@ -275,14 +286,35 @@ fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> 
         Side::ControlPlane => ("control plane machines", machines(facts, Some(RoleOfMachines::ControlPlane))?),
         Side::Machines => ("all machines", machines(facts, None)?),
         Side::Vpc => ("the VPC", in_vpc(facts)?),
-        Side::Anywhere => ("everywhere", peer_in([DEFAULT_ROUTE])),
+        Side::Anywhere => ("everywhere", peer_in([facts.default_destination()?])),
+        Side::DnsServers => ("the DNS servers", Peer::default()),
         Side::LoadBalancers => return load_balancers(facts),
     };
     Ok(vec![(name.to_owned(), peer)])
 }
 
 fn in_vpc(facts: &Facts) -> Result<Peer<'_>, Skipped> {
-    Ok(peer_in(facts.the_vpc()?.cidr_blocks.iter().map(String::as_str)))
+    let vpc = facts.the_vpc()?;
+    let is_ipv4 = facts.default_destination()? == DEFAULT_ROUTE;
+    let blocks = if is_ipv4 { &vpc.cidr_blocks } else { &vpc.ipv6_cidr_blocks };
+    Ok(peer_in(blocks.iter().map(String::as_str)))
+}
+
+/// The DNS servers of the VPC whose traffic security groups filter: not Amazon's, which also have the second address of
+/// the VPC. Without known DHCP options, there are none. Source: the user guide of VPC, «Control traffic to your AWS
+/// resources using security groups».
+fn filtered_dns_servers(facts: &Facts) -> Vec<IpNet> {
+    let Some(DhcpOptions { domain_name_servers, .. }) = facts.dhcp_options.found().and_then(Option::as_ref) else {
+        return Vec::new();
+    };
+    let blocks = facts.vpc.found().and_then(Option::as_ref).into_iter().flat_map(|vpc| &vpc.cidr_blocks);
+    let mut amazons: Vec<IpAddr> = vec![Ipv4Addr::new(169, 254, 169, 253).into()];
+    amazons.extend(blocks.filter_map(|block| Some(block.parse::<Ipv4Net>().ok()?.network())).map(|first| {
+        let second = u32::from(first).saturating_add(2);
+        IpAddr::from(Ipv4Addr::from(second))
+    }));
+    let servers = domain_name_servers.iter().filter_map(|server| server.trim().parse::<IpAddr>().ok());
+    servers.filter(|server| !amazons.contains(server)).map(IpNet::from).collect()
 }
 
 /// The load balancers of the control plane that have a security group or an address in a known subnet.
@@ -315,17 +347,24 @@ fn admitted(facts: &Facts, rule: &str) -> Checked {
 
 fn outgoing(facts: &Facts) -> Checked {
     let in_vpc = in_vpc(facts)?;
+    let everywhere = facts.default_destination()?;
     // Without a default route, nodes reach only the endpoints of the VPC and its time and DNS servers.
     let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
         let table = facts.route_table(&subnet.id).ok();
-        table.is_some_and(|table| table.routes.iter().any(|route| route.destination == DEFAULT_ROUTE))
+        table.is_some_and(|table| table.routes.iter().any(|route| route.destination == everywhere))
     });
     let api = Peer { group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)), ..in_vpc.clone() };
+    let mut balancers = facts.the_load_balancers().unwrap_or_default().into_iter();
+    let is_public = balancers.any(|balancer| balancer.scheme == "internet-facing");
+    let dns_servers: Vec<String> = filtered_dns_servers(facts).iter().map(ToString::to_string).collect();
     let peer_of = |side| match side {
-        Side::Anywhere if has_default_route => (peer_in([DEFAULT_ROUTE]), DEFAULT_ROUTE),
-        Side::Anywhere => (in_vpc.clone(), DEFAULT_ROUTE),
+        Side::Anywhere if has_default_route => (peer_in([everywhere]), everywhere),
+        Side::Anywhere => (in_vpc.clone(), everywhere),
+        // The name of such a load balancer resolves to public addresses.
+        Side::ControlPlane if is_public && has_default_route => (peer_in([everywhere]), "the control plane"),
         Side::ControlPlane => (api.clone(), "the control plane"),
         Side::Machines => (api.clone(), "other machines"),
+        Side::DnsServers => (peer_in(dns_servers.iter().map(String::as_str)), "the DNS servers of the VPC"),
         Side::Workers | Side::LoadBalancers | Side::Vpc => (in_vpc.clone(), "the VPC"),
     };
     let mut problems = Vec::new();
@@ -338,6 +377,7 @@ fn outgoing(facts: &Facts) -> Checked {
             let of_role = traffic::outgoing(&facts.demand).into_iter();
             let refused = of_role
                 .filter(|flow| flow.rule == "G10" && flow.role == role)
+                .filter(|flow| flow.side != Side::DnsServers || !dns_servers.is_empty())
                 .map(|flow| (flow.traffic, peer_of(flow.side)))
                 .find(|(traffic, (peer, _))| !allow(egress(&groups), *traffic, peer));
             let problem =
@@ -364,7 +404,7 @@ fn egress_problem(
         None => String::new(),
     };
     let fix = format!("allow {} to {name}", traffic.text());
-    Problem::new(ids.join(","), message, fix).fixed_by(facts.aws(&format!(
+    as_far_as_known(facts, Problem::new(ids.join(","), message, fix)).fixed_by(facts.aws(&format!(
         "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
          'IpProtocol={}{ports},IpRanges=[{{CidrIp={range}}}]'",
         traffic.protocol
@@ -416,7 +456,7 @@ fn konnectivity(facts: &Facts) -> Checked {
     let Some(flow) = flows.iter().find(|flow| flow.rule == "G12") else {
         return Err(Skipped::NotApplicable);
     };
-    let anywhere = peer_in([DEFAULT_ROUTE]);
+    let anywhere = peer_in([facts.default_destination()?]);
     // The hosted control plane may have addresses in the VPC.
     let in_vpc = in_vpc(facts)?;
     let mut sets = group_sets(facts, flow.role)?;

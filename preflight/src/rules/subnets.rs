@@ -6,7 +6,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use super::traffic::{AclTraffic, of_network_acls};
 use crate::facts::{Demand, Facts, RoleOfMachines, Subnet};
-use crate::lookup::{DEFAULT_ROUTE, ranges};
+use crate::lookup::{DEFAULT_ROUTE, has_ipv4, ranges};
 use crate::reach::acl_allows;
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 use crate::rules::routes::is_public;
@@ -200,8 +200,14 @@ fn addresses(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         let of_role = facts.demand.machines.iter().filter(|machines| machines.role == role);
-        let wanted: i32 = of_role.map(|machines| machines.replicas).sum();
-        let free: i32 = facts.subnets_of(Some(role))?.iter().map(|subnet| subnet.free_addresses).sum();
+        // The machines that exist have their addresses.
+        let wanted: i64 = of_role.map(|machines| i64::from(machines.replicas) - i64::from(machines.running)).sum();
+        let subnets = facts.subnets_of(Some(role))?;
+        // AWS does not count IPv6 addresses.
+        if subnets.iter().any(|subnet| !has_ipv4(subnet)) {
+            continue;
+        }
+        let free: i64 = subnets.iter().map(|subnet| i64::from(subnet.free_addresses)).sum();
         if free < wanted {
             let (object, name) = match role {
                 RoleOfMachines::ControlPlane => ("control plane", "control plane machines"),
@@ -212,7 +218,7 @@ fn addresses(facts: &Facts) -> Checked {
         }
     }
     for subnet in of_load_balancers(facts, &subnets) {
-        if subnet.free_addresses < ADDRESSES_OF_A_LOAD_BALANCER {
+        if has_ipv4(subnet) && subnet.free_addresses < ADDRESSES_OF_A_LOAD_BALANCER {
             let message = format!("{} has fewer than 8 free addresses for load balancers", subnet.id);
             let problem = Problem::new(&subnet.id, message, "free addresses, or use another subnet for load balancers");
             problems.push(problem.with_severity(Warning));
@@ -281,7 +287,7 @@ fn cluster_tags(facts: &Facts) -> Checked {
 fn role_tags(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for subnet in facts.subnets_of(None)? {
-        let is_public = is_public(facts, &subnet.id)?;
+        let is_public = is_public(facts, subnet)?;
         let kind = if is_public { "public" } else { "private" };
         let key = role_tag_key(is_public);
         if !subnet.tags.contains_key(key) {
@@ -322,7 +328,8 @@ fn zone_types(facts: &Facts) -> Checked {
         } else {
             continue;
         };
-        let fix = "use subnets in availability zones for the control plane, and roles: [Worker] for this one";
+        let fix = "use subnets in availability zones for the control plane; if this one is for workers, declare its \
+                   zoneType";
         problems.push(Problem::new(&subnet.id, message, fix));
     }
     Ok(problems)

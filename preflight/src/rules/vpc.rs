@@ -69,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
         category: Vpc,
         severity: Warning,
         title: "The VPC belongs to the account of the cluster",
-        breaks: "In a shared VPC only the owner can tag subnets, so the cloud controller finds no subnets for load balancers.",
+        breaks: "AWS shows the tags of the owner to the owner only, so the cloud controller finds no subnets for load balancers until your account tags them, too.",
         shown_by: ShownBy::Recorded,
         check: owner,
     },
@@ -210,7 +210,8 @@ fn owner(facts: &Facts) -> Checked {
         Problem::new(
             &vpc.id,
             format!("{} belongs to account {}", vpc.id, vpc.owner_id),
-            "let the owner tag the subnets as S9 and S10 ask, and use security groups of your own account",
+            "tag the subnets with credentials of your own account as S9 and S10 ask, because AWS does not show you the \
+             tags of the owner, and use security groups of your own account",
         )
     });
     Ok(problem.into_iter().collect())

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
 use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::{CloudError, ErrorClass, Query};
+use capa_cloud::{CloudError, ErrorClass, MetadataOptions, Query};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
-use super::super::launch::tag_specifications;
+use super::super::launch::{metadata_options, tag_specifications};
 use super::super::{Ec2Calls, once};
 
 /// Calls that AWS checks but does not carry out.
@@ -43,6 +43,7 @@ impl DryRunCalls for Ec2Calls {
             .instance_type(spec.instance_type.as_str().into())
             .set_iam_instance_profile(profile)
             .set_tag_specifications(tag_specifications(&tags(machines, demand), true))
+            .metadata_options(metadata_options(&MetadataOptions::from(&spec.effective_metadata_options())))
             .network_interfaces(interface);
         let query = Query::filter("dry-run", [machines.template.clone()]);
         let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
@@ -55,11 +56,14 @@ impl DryRunCalls for Ec2Calls {
     }
 }
 
-/// The tags of a launch on which the permissions of the manager depend.
+/// The tags of a launch on which the permissions of the manager may depend: those of the provider, and the user's.
 fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
     let role = meta::role_tag_value(machines.role.into()).to_owned();
     let cluster = (meta::cluster_tag(&demand.cluster_tag), meta::OWNED_TAG_VALUE.to_owned());
-    BTreeMap::from([(meta::ROLE_TAG.to_owned(), role), cluster])
+    let mut tags = demand.network.additional_tags.clone();
+    tags.extend(machines.spec.additional_tags.clone());
+    tags.extend([(meta::ROLE_TAG.to_owned(), role), cluster]);
+    tags
 }
 
 /// The result of a dry run, which AWS always returns as an error.

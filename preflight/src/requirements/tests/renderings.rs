@@ -187,7 +187,6 @@ fn the_text_groups_requirements_and_ends_with_the_check() {
 = Security group sg-0000000a admits TCP 179 from security group sg-0000000a (G8)
 = Security group sg-0000000a admits IP in IP (protocol 4) from security group sg-0000000a (G8)
 = Security group sg-0000000a allows TCP 443 to everywhere (G10)
-= Security group sg-0000000a allows UDP 53 to the ranges of the VPC (G10)
 = Security group sg-0000000a allows TCP 6443 to the ranges of the VPC (G10)
 = Security group sg-0000000a allows TCP 10250 to the ranges of the VPC (G10)
 = Security group sg-0000000a allows TCP 8132 to everywhere (G12)

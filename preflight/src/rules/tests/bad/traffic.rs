@@ -64,7 +64,8 @@ fn groups() -> Vec<Bad> {
         bad_world("G10", "sg-0000000a", "do not allow TCP 443 to 0.0.0.0/0", |facts| {
             group(facts, "sg-0000000a").egress[0] = of_range("-1", None, "10.0.0.0/16");
         }),
-        bad_world("G10", BOTH, "do not allow UDP 53 to the VPC", |facts| {
+        bad_world("G10", BOTH, "do not allow UDP 53 to the DNS servers of the VPC", |facts| {
+            found(&mut facts.dhcp_options).as_mut().unwrap().domain_name_servers.push("10.0.0.10".to_owned());
             group(facts, "sg-0000000a").egress[0] = of_range("tcp", Some((0, 65535)), "0.0.0.0/0");
         }),
         bad_world("G11", BOTH, "several security groups of a machine", |facts| {
@@ -149,6 +150,9 @@ fn load_balancing() -> Vec<Bad> {
         }),
         bad_world("L9", "api", "do not admit TCP 6443 from machines", |facts| {
             group(facts, "sg-0000000d").ingress[0].source = Source::Cidr("10.9.0.0/16".to_owned());
+        }),
+        bad_world("L9", "api", "do not admit TCP 6443 from the internet", |facts| {
+            balancer(facts).scheme = "internet-facing".to_owned();
         }),
         bad_world("L10", "other.elb.eu-west-1.amazonaws.com", "none of the load balancers", |facts| {
             facts.demand.endpoint.as_mut().unwrap().host = "other.elb.eu-west-1.amazonaws.com".to_owned();
