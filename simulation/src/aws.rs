@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
+use capa_cloud::targets::{AddressFamily, Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchRequest, Query, StoredSecret};
 use capa_fake_aws::machines::{
     AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region, plain_launch,
@@ -60,7 +60,7 @@ pub(crate) const TARGET_GROUPS: [(&str, TargetKind, Duration); 2] = [
     (FIRST_GROUP, TargetKind::Instance, Duration::from_secs(60)),
     (
         "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/addresses/0000000000000002",
-        TargetKind::Address,
+        TargetKind::Address(AddressFamily::Ipv4),
         Duration::from_secs(400),
     ),
 ];

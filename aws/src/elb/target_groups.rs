@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use aws_sdk_elasticloadbalancingv2 as elb;
 use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
-use aws_sdk_elasticloadbalancingv2::types::{TargetHealthStateEnum, TargetTypeEnum};
+use aws_sdk_elasticloadbalancingv2::types::{TargetGroupIpAddressTypeEnum, TargetHealthStateEnum, TargetTypeEnum};
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
-use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
+use capa_cloud::targets::{
+    AddressFamily, GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState,
+};
 use capa_cloud::{CloudError, ErrorClass, MAX_TAGGED};
 
 use super::{ElbCalls, USUAL_DELAY};
@@ -158,7 +160,10 @@ fn shown<'a>(groups: &'a [elb::types::TargetGroup], arn: &str) -> Option<&'a elb
 fn kind(group: &elb::types::TargetGroup) -> TargetKind {
     match group.target_type() {
         Some(TargetTypeEnum::Instance) => TargetKind::Instance,
-        Some(TargetTypeEnum::Ip) => TargetKind::Address,
+        Some(TargetTypeEnum::Ip) => TargetKind::Address(match group.ip_address_type() {
+            Some(TargetGroupIpAddressTypeEnum::Ipv6) => AddressFamily::Ipv6,
+            _ => AddressFamily::Ipv4,
+        }),
         other => TargetKind::Other(other.map_or("unknown", TargetTypeEnum::as_str).to_owned()),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capa_cloud::targets::{
-    Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetPolicy, TargetRequest,
-    TargetUser,
+    AddressFamily, Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetPolicy,
+    TargetRequest, TargetUser,
 };
 use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use parking_lot::Mutex;
@@ -47,7 +47,7 @@ pub(super) fn classic() -> TargetRequest {
 }
 
 pub(super) fn instance() -> TargetInstance {
-    TargetInstance { id: "i-1".into(), address: Some("10.0.0.7".into()) }
+    TargetInstance { id: "i-1".into(), addresses: vec!["10.0.0.7".into()] }
 }
 
 /// A target group of addresses and a classic load balancer, which show the registered target as healthy.
@@ -270,7 +270,7 @@ async fn target_groups_are_looked_up_by_arn_with_one_call() {
     let cluster = pool.cluster(&identity("A"), REGION);
     let arns = ["arn:a".to_owned(), "arn:b".to_owned()];
     let found = cluster.target_groups(&arns).await.unwrap().unwrap();
-    let kinds = [TargetKind::Address, TargetKind::Other("lambda".to_owned())];
+    let kinds = [TargetKind::Address(AddressFamily::Ipv4), TargetKind::Other("lambda".to_owned())];
     assert_eq!(found, arns.into_iter().zip(kinds).collect::<Vec<_>>());
     let missing = at_its_turn(async || cluster.target_groups(&["arn:c".into()]).await).await;
     assert_eq!(missing.unwrap(), None);
@@ -279,26 +279,28 @@ async fn target_groups_are_looked_up_by_arn_with_one_call() {
 
 #[tokio::test]
 async fn all_target_groups_of_a_vpc_are_listed() {
-    let group = |arn: &str, vpc: &str| {
+    let group = |arn: &str, vpc: &str, family: &str| {
         format!(
-            "<member><TargetGroupArn>{arn}</TargetGroupArn><TargetType>ip</TargetType><VpcId>{vpc}</VpcId></member>"
+            "<member><TargetGroupArn>{arn}</TargetGroupArn><TargetType>ip</TargetType><IpAddressType>{family}</IpAddressType>\
+             <VpcId>{vpc}</VpcId></member>"
         )
     };
     let fake = Fake::start(move |call| {
         let page = match call.field("Marker") {
             "" => format!(
                 "<TargetGroups>{}{}</TargetGroups><NextMarker>more</NextMarker>",
-                group("arn:a", "vpc-1"),
-                group("arn:b", "vpc-2")
+                group("arn:a", "vpc-1", "ipv4"),
+                group("arn:b", "vpc-2", "ipv4")
             ),
-            _ => format!("<TargetGroups>{}</TargetGroups>", group("arn:c", "vpc-1")),
+            _ => format!("<TargetGroups>{}</TargetGroups>", group("arn:c", "vpc-1", "ipv6")),
         };
         elb("DescribeTargetGroups", &page)
     })
     .await;
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let found = cluster.target_groups_in("vpc-1").await.unwrap();
-    let expected = ["arn:a", "arn:c"].map(|arn| (arn.to_owned(), TargetKind::Address));
+    let expected = [("arn:a", AddressFamily::Ipv4), ("arn:c", AddressFamily::Ipv6)];
+    let expected = expected.map(|(arn, family)| (arn.to_owned(), TargetKind::Address(family)));
     assert_eq!(found, expected);
     assert!(fake.calls().iter().all(|call| call.field("PageSize") == "400"));
 }

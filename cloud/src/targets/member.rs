@@ -72,7 +72,7 @@ impl Member {
         }
     }
 
-    /// Takes over the instance's address, the request and the desired state. Returns whether any of them changed.
+    /// Takes over the instance's addresses, the request and the desired state. Returns whether any of them changed.
     pub(super) fn renew(
         &mut self,
         instance: &TargetInstance,
@@ -80,8 +80,8 @@ impl Member {
         desired: Desired,
         now: Duration,
     ) -> bool {
-        if instance.address.is_some() {
-            self.instance.address.clone_from(&instance.address);
+        if !instance.addresses.is_empty() {
+            self.instance.addresses.clone_from(&instance.addresses);
         }
         self.on_record |= request.on_record;
         let changed_user = self.user != request.user;
@@ -148,7 +148,7 @@ impl Member {
             _ if self.is_done => None,
             // AWS automatically deregisters an instance that is gone.
             TargetKind::Instance => (self.desired != Desired::Forgotten).then(|| self.instance.id.clone()),
-            TargetKind::Address => self.instance.address.clone(),
+            TargetKind::Address(family) => self.instance.address(family).cloned(),
             TargetKind::Other(_) => None,
         };
         Some(Target { id: id?, port: self.port.or(facts.port) })

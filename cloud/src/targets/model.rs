@@ -52,10 +52,34 @@ impl fmt::Display for Group {
 pub enum TargetKind {
     /// The instance id.
     Instance,
-    /// The private IP address.
-    Address,
+    /// A private IP address of this family.
+    Address(AddressFamily),
     /// An identifier that instances do not have, for example `lambda`.
     Other(String),
+}
+
+/// The family of an IP address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl fmt::Display for AddressFamily {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        })
+    }
+}
+
+impl AddressFamily {
+    fn has(self, address: &str) -> bool {
+        (self == Self::Ipv6) == address.contains(':')
+    }
 }
 
 /// The immutable attributes of a group.
@@ -81,8 +105,15 @@ pub struct Target {
 pub struct TargetInstance {
     /// The instance id, `i-…`.
     pub id: String,
-    /// The private IP address, if known.
-    pub address: Option<String>,
+    /// The private IP addresses, as far as they are known, those of the primary network interface first.
+    pub addresses: Vec<String>,
+}
+
+impl TargetInstance {
+    /// The first address of this family.
+    pub fn address(&self, family: AddressFamily) -> Option<&String> {
+        self.addresses.iter().find(|address| family.has(address))
+    }
 }
 
 /// The health state of a registered target.
@@ -149,7 +180,7 @@ pub enum RegistrationState {
     Out,
     /// The instance should be out of the group, and the drain limit is over.
     Overdue,
-    /// The group has targets of this type, which an instance cannot be.
+    /// The group has targets of this type, which the instance cannot be.
     Unsuitable(String),
     /// The control plane may not use the group. A registered target stays registered.
     Refused(Refusal),

@@ -21,7 +21,7 @@ fn machine(name: &str) -> MachineKey {
 }
 
 fn instance(name: &str) -> TargetInstance {
-    TargetInstance { id: format!("i-{name}"), address: Some(format!("10.0.0.{}", name.len())) }
+    TargetInstance { id: format!("i-{name}"), addresses: vec![format!("10.0.0.{}", name.len())] }
 }
 
 /// A request for the control plane of the Cluster `default/dev`.
@@ -199,7 +199,7 @@ fn machines_share_reads_and_are_registered_together() {
     for name in ["a", "bb", "ccc"] {
         scene.want(name, Desired::Registered);
     }
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[]);
     scene.window();
     let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(target).to_vec();
@@ -365,7 +365,7 @@ fn only_addresses_of_a_gone_instance_are_deregistered() {
 
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[("10.0.0.3", TargetState::Unhealthy)]);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
@@ -376,9 +376,29 @@ fn an_address_that_another_machine_has_taken_stays() {
     let mut scene = Scene::new();
     scene.want("old", Desired::Forgotten);
     scene.want("new", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[("10.0.0.3", TargetState::Healthy)]);
     assert_eq!(scene.want("old", Desired::Forgotten), RegistrationState::Out);
+    scene.quiet_until(SECOND * 600);
+}
+
+#[test]
+fn a_group_of_addresses_takes_those_of_its_family() {
+    let by_ipv6 = || facts(TargetKind::Address(AddressFamily::Ipv6));
+    let dual = TargetInstance { id: "i-dual".into(), addresses: vec!["10.0.0.4".into(), "2001:db8::4".into()] };
+    let mut scene = Scene::new();
+    scene.targets.want(&machine("dual"), &dual, &[target_group()], Desired::Registered, scene.now);
+    scene.answer(&GroupRequest::Facts, Ok(by_ipv6()));
+    scene.shows(&[]);
+    scene.window();
+    scene.answer(&GroupRequest::Register(vec![target("2001:db8::4")]), Ok(GroupAnswer::Done));
+
+    let mut scene = Scene::new();
+    scene.want("one", Desired::Registered);
+    scene.answer(&GroupRequest::Facts, Ok(by_ipv6()));
+    scene.shows(&[]);
+    let unsuitable = RegistrationState::Unsuitable("ip with IPv6 addresses".into());
+    assert_eq!(scene.want("one", Desired::Registered), unsuitable);
     scene.quiet_until(SECOND * 600);
 }
 

@@ -110,7 +110,7 @@ async fn target_groups(
     vpc_id: &str,
 ) -> Result<TargetSearch, CloudError> {
     let groups = cloud.target_groups_in(vpc_id).await?.into_iter();
-    let usable = groups.filter(|(_, kind)| matches!(kind, TargetKind::Instance | TargetKind::Address));
+    let usable = groups.filter(|(_, kind)| matches!(kind, TargetKind::Instance | TargetKind::Address(_)));
     let arns: Vec<String> = usable.map(|(arn, _)| arn).collect();
     if arns.len() > MAX_TARGET_GROUPS {
         return Ok(TargetSearch::TooMany(MAX_TARGET_GROUPS));

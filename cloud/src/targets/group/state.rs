@@ -20,7 +20,10 @@ impl GroupState {
             return match &facts.kind {
                 _ if member.is_leaving() => RegistrationState::Out,
                 TargetKind::Other(kind) => RegistrationState::Unsuitable(kind.clone()),
-                TargetKind::Instance | TargetKind::Address => RegistrationState::Unknown,
+                TargetKind::Address(family) if !member.instance.addresses.is_empty() => {
+                    RegistrationState::Unsuitable(format!("ip with {family} addresses"))
+                }
+                TargetKind::Instance | TargetKind::Address(_) => RegistrationState::Unknown,
             };
         };
         let Some(seen) = &self.seen else {

@@ -113,7 +113,7 @@ impl GroupState {
         let health = seen.get(&target);
         let is_in = health.is_some_and(|health| health.state != TargetState::Draining);
         if member.is_leaving() {
-            is_in && facts.kind == TargetKind::Address && !member.was_registered()
+            is_in && matches!(facts.kind, TargetKind::Address(_)) && !member.was_registered()
         } else {
             !is_in && member.desired == Desired::Registered
         }

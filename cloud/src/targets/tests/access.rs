@@ -189,7 +189,7 @@ fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
     // Networks may overlap: the address may belong to an instance of the other cluster.
     for desired in [Desired::Deregistered, Desired::Forgotten] {
         let seen = [("10.0.0.3", TargetState::Healthy)];
-        let mut scene = Scene::looked_at(TargetKind::Address, "one", desired, &seen);
+        let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", desired, &seen);
         assert_eq!(scene.want("one", desired), RegistrationState::Unknown);
         scene.answer(&GroupRequest::Tags, Ok(of_prod()));
         assert_eq!(scene.want("one", desired), RegistrationState::Out);
@@ -198,7 +198,7 @@ fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
 
         let mut scene = Scene::new();
         scene.want_recorded("one", desired);
-        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
         scene.shows(&seen);
         scene.window();
         let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
@@ -209,7 +209,7 @@ fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
 #[test]
 fn unreadable_tags_hold_a_departure_five_minutes_at_most() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", Desired::Deregistered, &seen);
     let denied = CloudError::answered("DescribeTags", "AccessDenied", "no");
     scene.answer(&GroupRequest::Tags, Err(denied.clone()));
     let stands = |scene: &mut Scene| scene.want("one", Desired::Deregistered);

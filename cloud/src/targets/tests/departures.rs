@@ -8,7 +8,7 @@ fn a_deregistered_address_is_released_for_good() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
     scene.want("other", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
@@ -160,7 +160,7 @@ fn a_read_under_way_when_the_departure_began_proves_nothing() {
 #[test]
 fn a_write_for_one_instance_does_not_count_as_a_read() {
     let seen = [("10.0.0.5", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "other", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "other", Desired::Registered, &seen);
     scene.later(SECOND * 5);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.want("other", Desired::Deregistered);
@@ -172,7 +172,7 @@ fn a_write_for_one_instance_does_not_count_as_a_read() {
 #[test]
 fn an_overdue_address_is_tried_again_once_its_instance_is_gone() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", Desired::Deregistered, &seen);
     let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
     scene.window();
     scene.answer(&deregister, Err(CloudError::no_answer("DeregisterTargets", "none")));
@@ -231,7 +231,7 @@ fn answers_to_credentials_of_another_account_are_forgotten() {
 fn a_predecessors_registration_may_come_in_the_first_minute() {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Deregistered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(SECOND * 10);
@@ -249,7 +249,7 @@ fn a_predecessors_registration_may_come_in_the_first_minute() {
 fn unanswered_registration() -> Scene {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[]);
     scene.later(SECOND * 100);
     scene.shows(&[]);
@@ -301,7 +301,7 @@ fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
     for desired in [Desired::Registered, Desired::Deregistered] {
         let mut scene = Scene::with(Timing::default());
         scene.want("one", desired);
-        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
         scene.shows(&drains);
         scene.want("one", Desired::Deregistered);
         scene.later(SECOND);
@@ -320,7 +320,7 @@ fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
 #[test]
 fn an_address_hidden_from_other_credentials_is_deregistered() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address, "one", Desired::Forgotten, &seen);
+    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", Desired::Forgotten, &seen);
     scene.targets.forget_answers();
     scene.answer(&GroupRequest::Health, Err(refused("TargetGroupNotFound")));
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out, "of a group that is not there");
@@ -353,7 +353,7 @@ fn a_short_drain_limit_leaves_time_for_late_registrations() {
     let timing = Timing { drain_limit: SECOND * 5, ..Timing::default() };
     scene.targets = Targets::new(timing);
     scene.want("one", Desired::Deregistered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
     scene.shows(&[]);
     scene.now = SECOND * 79;
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);

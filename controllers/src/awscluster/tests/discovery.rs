@@ -6,7 +6,7 @@ use capa_api::common::MachineRole;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
 use capa_api::network::NetworkSecurityGroups;
-use capa_cloud::targets::TargetKind;
+use capa_cloud::targets::{AddressFamily, TargetKind};
 use capa_runtime::reconcile::Next;
 
 use super::{Pass, Scene, aws_cluster};
@@ -34,9 +34,19 @@ fn tagged() -> Scene {
     for (id, role) in [("sg-0000000a", "node"), ("sg-0000000b", "control-plane"), ("sg-0000000c", "node")] {
         scene.aws.tag(id, "role", role);
     }
-    scene.aws.tagged_target_group(ARN, "vpc-00000001", TargetKind::Address, &[("role", "api"), ("a", "b")]);
+    scene.aws.tagged_target_group(
+        ARN,
+        "vpc-00000001",
+        TargetKind::Address(AddressFamily::Ipv4),
+        &[("role", "api"), ("a", "b")],
+    );
     let elsewhere = ARN.replace("api", "elsewhere");
-    scene.aws.tagged_target_group(&elsewhere, "vpc-00000002", TargetKind::Address, &[("role", "api")]);
+    scene.aws.tagged_target_group(
+        &elsewhere,
+        "vpc-00000002",
+        TargetKind::Address(AddressFamily::Ipv4),
+        &[("role", "api")],
+    );
     scene
 }
 
@@ -145,7 +155,7 @@ async fn named_parts_win_and_are_not_searched_for() {
                  controlPlaneTargets: [{targetGroupARN: 'arn:aws:elasticloadbalancing:eu-west-1:111122223333:\
                  targetgroup/mine/0123456789abcdef'}]";
     let mine = ARN.replace("api", "mine");
-    scene.aws.tagged_target_group(&mine, "vpc-00000001", TargetKind::Address, &[]);
+    scene.aws.tagged_target_group(&mine, "vpc-00000001", TargetKind::Address(AddressFamily::Ipv4), &[]);
     let pass = scene.pass(&aws_cluster(&format!("{}, {named}", whole()))).await;
     assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{}", pass.message(NETWORK_READY));
     assert_eq!(pass.subnet_ids(), ["subnet-0000000b"]);

@@ -10,7 +10,9 @@ use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find, holds};
 use capa_api::machine::{MachineTargetState, MachineTargetStatus};
 use capa_cloud::targets::{Desired, RegistrationState, TargetInstance, TargetRequest};
 use capa_cloud::{Instance, InstanceState, MachineAddress};
+use capa_network::Problem;
 use capa_runtime::reconcile::{EventDraft, Next};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::access::{NamedTarget, usable_targets};
 use self::plan::{
@@ -19,27 +21,27 @@ use self::plan::{
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
+use crate::time::age;
 
 fn target_instance(scope: &MachineScope, id: &str, instance: Option<&Instance>) -> TargetInstance {
-    let private = |addresses: &[MachineAddress]| {
-        let internal = addresses.iter().find(|address| address.address_type == MachineAddressType::InternalIP);
-        internal.map(|address| address.address.clone())
+    let private = |addresses: &[MachineAddress]| -> Vec<String> {
+        let internal = addresses.iter().filter(|address| address.address_type == MachineAddressType::InternalIP);
+        internal.map(|address| address.address.clone()).collect()
     };
-    let shown = instance.and_then(|instance| private(&instance.addresses));
+    let shown = instance.map(|instance| private(&instance.addresses)).filter(|shown| !shown.is_empty());
     TargetInstance {
         id: id.to_owned(),
         // AWS shows no address of an instance that is gone.
-        address: shown.or_else(|| private(&scope.status.addresses)),
+        addresses: shown.unwrap_or_else(|| private(&scope.status.addresses)),
     }
 }
 
-/// Whether the address of an instance is stored. AWS shows no address of an instance that has ended, and does not
-/// remove the address from target groups. So an instance is not registered before its address is stored.
+/// Whether the addresses of an instance are stored. AWS shows no address of an instance that has ended, and does not
+/// remove the address from target groups. So an instance is not registered before its addresses are stored.
 fn is_on_record(scope: &MachineScope, instance: &TargetInstance) -> bool {
     let stored = scope.stored_status().map(|status| status.addresses.as_slice());
-    let mut stored = stored.unwrap_or_default().iter();
-    let address = instance.address.as_ref();
-    address.is_none_or(|address| stored.any(|stored| stored.address == *address))
+    let stored = stored.unwrap_or_default();
+    instance.addresses.iter().all(|address| stored.iter().any(|stored| stored.address == *address))
 }
 
 fn stored_state(scope: &MachineScope, id: &str, target: &NamedTarget) -> Option<MachineTargetState> {
@@ -212,13 +214,45 @@ pub(super) fn ensure_deregistered(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> bool {
+    let has_left_known = ensure_deregistered_from_known(scope, id, instance, location, context);
+    let pending = location.pending_targets.as_ref().filter(|_| instance.is_some_and(lives));
+    let Some(pending) = pending.filter(|problem| are_awaited(problem, scope, context)) else {
+        return has_left_known;
+    };
+    let message = format!(
+        "instance {id} may be in targets that are not known, and is terminated without leaving them {} s after the \
+         deletion of the AWSMachine: {}",
+        context.timing.drain_limit.as_secs(),
+        pending.message
+    );
+    scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(pending.reason, message));
+    false
+}
+
+fn lives(instance: &Instance) -> bool {
+    !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated)
+}
+
+/// Whether a deletion waits for targets that are not known, as after the loss of a status. An instance has as much time
+/// to leave them as it has to leave known ones. No instance is in a load balancer that does not exist.
+fn are_awaited(pending: &Problem, scope: &MachineScope, context: &MachineContext) -> bool {
+    let deleted = scope.machine.metadata.deletion_timestamp.as_ref();
+    let is_in_time = |deleted: &Time| age(deleted.0, context.kubernetes.now()) < context.timing.drain_limit;
+    pending.reason != Reason::NotFound && deleted.is_some_and(is_in_time)
+}
+
+fn ensure_deregistered_from_known(
+    scope: &mut MachineScope,
+    id: &str,
+    instance: Option<&Instance>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> bool {
     let (mut named, _) = usable_targets(location);
     if named.is_empty() {
         return true;
     }
-    let lives = instance
-        .is_some_and(|instance| !matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated));
-    let desired = if lives {
+    let desired = if instance.is_some_and(lives) {
         Desired::Deregistered
     } else {
         // A deregistered target stays deregistered, because AWS may have given the address to another instance.

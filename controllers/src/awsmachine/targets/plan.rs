@@ -207,7 +207,10 @@ fn registration_problem(id: &str, view: &TargetView) -> Option<(Reason, String)>
         RegistrationState::Registered { health, .. } => Some(health_problem(id, view, health)),
         RegistrationState::Unsuitable(kind) => Some((
             Reason::InvalidSpec,
-            format!("{group} takes targets of type {kind}, not instances: name one of type instance or ip"),
+            format!(
+                "{group} takes targets of type {kind}, which instance {id} cannot be: name one of type instance, or of \
+                 type ip for addresses that the instance has"
+            ),
         )),
         RegistrationState::Refused(refusal) => Some((Reason::Conflict, refused(group, &view.cluster, refusal))),
         RegistrationState::Failed(error) => Some((

@@ -4,7 +4,7 @@ use capa_api::common::MachineRole;
 use capa_api::contract::Machine;
 use capa_api::machine::MachineTargetState;
 use capa_api::meta::CONTROL_PLANE_LABEL;
-use capa_cloud::targets::{Group, TargetKind};
+use capa_cloud::targets::{AddressFamily, Group, TargetKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
@@ -80,7 +80,7 @@ async fn running(targets: &str) -> Scene {
 /// A running machine with a target group of type ip.
 async fn running_by_address() -> Scene {
     let scene = scene(&target_group());
-    scene.aws.group(&group(), TargetKind::Address);
+    scene.aws.group(&group(), TargetKind::Address(AddressFamily::Ipv4));
     run(scene).await
 }
 
@@ -436,9 +436,14 @@ async fn a_registration_by_somebody_else_is_no_event() {
     assert_eq!(pass.reasons_of_events(), Vec::<&str>::new());
 }
 
+/// The network of the source, with another field.
+fn network_with(field: &str) -> String {
+    NETWORK.replacen('{', &format!("{{{field}, "), 1)
+}
+
 #[tokio::test]
 async fn only_control_planes_wait_for_pending_targets() {
-    let pending = NETWORK.replacen('{', "{pendingControlPlaneTargets: load balancer api, ", 1);
+    let pending = network_with("pendingControlPlaneTargets: load balancer api");
     let worker = Scene::new();
     worker.kubernetes.publish_network("dev", &pending);
     worker.pass().await;
@@ -462,8 +467,47 @@ async fn only_control_planes_wait_for_pending_targets() {
     let pass = scene.pass().await;
     assert_eq!(pass.condition(network), "False/NotReady");
     assert_eq!(pass.status().network, None, "what is recovered is for life");
+}
+
+/// A control plane machine in a target group that its infrastructure object does not publish any more. It has lost its
+/// status, and is being deleted.
+async fn lost_and_deleted() -> Scene {
+    let scene = scene("[]");
+    scene.kubernetes.publish_network("dev", &network_with(&format!("controlPlaneTargets: {}", target_group())));
+    let scene = run(scene).await;
+    assert_eq!(scene.aws.registered_in(FIRST), [group()]);
+    scene.kubernetes.publish_network("dev", &network_with("pendingControlPlaneTargets: load balancer api"));
+    scene.edit(|machine| machine.status = None);
     scene.delete();
-    assert!(scene.pass().await.calls.contains(&"TerminateInstances".to_owned()));
+    scene
+}
+
+#[tokio::test]
+async fn an_instance_has_time_to_leave_targets_that_are_not_known() {
+    let scene = lost_and_deleted().await;
+    let pass = scene.pass().await;
+    assert!(!terminated(&pass), "{:?}", pass.calls);
+    assert_eq!(pass.condition(ConditionType::InstanceReady), "False/Draining");
+    let targets = ConditionType::ControlPlaneTargetsReady;
+    assert_eq!(pass.condition(targets), "False/NotReady");
+    let message = pass.message(targets);
+    let limit = Timing::default().drain_limit;
+    let wait = format!("{} s after the deletion of the AWSMachine: ", limit.as_secs());
+    assert!(message.contains(&wait), "{message}");
+    assert!(message.contains("does not know the targets of load balancer api yet"), "{message}");
+    let pass = scene.after(limit).await;
+    assert!(terminated(&pass), "{:?}", pass.calls);
+}
+
+#[tokio::test]
+async fn an_instance_leaves_its_targets_once_they_are_known_again() {
+    let scene = lost_and_deleted().await;
+    scene.pass().await;
+    scene.kubernetes.publish_network("dev", &network_with(&format!("controlPlaneTargets: {}", target_group())));
+    let pass = scene.pass().await;
+    assert!(!terminated(&pass), "{:?}", pass.calls);
+    assert_eq!(scene.aws.registered_in(FIRST), []);
+    assert!(terminated(&scene.after(DRAINS_FOR).await));
 }
 
 #[tokio::test]

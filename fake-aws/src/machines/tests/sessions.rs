@@ -166,7 +166,7 @@ fn registered(double: &Double, identity: &str) -> TargetInstance {
     let session = double.session(identity);
     let launched = session.launch(&machine("one"), &request()).now_or_never().unwrap().unwrap();
     double.run(seconds(60));
-    let instance = TargetInstance { id: launched.id, address: None };
+    let instance = TargetInstance { id: launched.id, addresses: Vec::new() };
     session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
     double.run(seconds(60));
     let states = session.reconcile_targets(&machine("one"), &instance, &[target()], Desired::Registered);
