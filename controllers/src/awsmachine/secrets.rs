@@ -11,7 +11,7 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::context::MachineContext;
-use super::deletion::plan;
+use super::deletion::plan::DependentResource;
 use super::inputs::location::{self, InstanceLocation};
 use super::scope::{Blocked, FlowError, MachineScope, earlier};
 use super::user_data;
@@ -22,6 +22,9 @@ use crate::launching::lost::{self, LostMachine};
 use crate::launching::storage::LaunchSecrets;
 use crate::retry;
 use crate::time::remaining;
+
+/// What is deleted here.
+const DATA: DependentResource = DependentResource { removal: "bootstrap data is deleted", left: "the data" };
 
 /// The reason why data is not deleted at once.
 const UNANSWERED: &str = "a call to store it got no answer, and may store it up to five minutes later";
@@ -158,7 +161,7 @@ fn needed_for(scope: &MachineScope, instance: Option<&Instance>, context: &Machi
 /// with it the record.
 pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContext) -> Result<(), FlowError> {
     let all = recorded_or_assumed(scope, context).await;
-    for kept in all.map_err(|error| deletion_awaits(scope, error))? {
+    for kept in all.map_err(|error| DATA.awaits_location(scope, error))? {
         let message =
             format!("the AWSMachine is released once its bootstrap data {} is deleted: {UNANSWERED}", kept.shown());
         let waiting = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
@@ -169,34 +172,14 @@ pub(super) async fn delete_all(scope: &mut MachineScope, context: &MachineContex
                 kept.forget(&mut scope.status);
                 continue;
             }
-            location => location.map_err(|error| deletion_awaits(scope, error))?,
+            location => location.map_err(|error| DATA.awaits_location(scope, error))?,
         };
         delete(scope, &kept, &location, context).await.map_err(|error| {
-            let message = deletion_awaiting(scope, &not_deleted(&kept, &error));
+            let message = DATA.awaited(scope, &not_deleted(&kept, &error));
             Blocked::by_call(ConditionType::InstanceReady, message, &error)
         })?;
     }
     Ok(())
-}
-
-/// The message of a machine whose deletion waits until its bootstrap data is deleted.
-fn deletion_awaiting(scope: &MachineScope, why: &str) -> String {
-    format!(
-        "the AWSMachine is released once its bootstrap data is deleted: {why}; {} lets the deletion end, and leaves the \
-         data",
-        plan::abandonment_described(&scope.machine)
-    )
-}
-
-/// The same wait of a machine whose location is not known: what blocks it is a condition of its own.
-fn deletion_awaits(scope: &mut MachineScope, error: FlowError) -> FlowError {
-    let FlowError::Blocked(blocked) = error else {
-        return error;
-    };
-    let message = deletion_awaiting(scope, &blocked.condition.message);
-    scope.set_condition(blocked.condition);
-    let condition = ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
-    Blocked { condition, ..blocked }.into()
 }
 
 /// The format of the bootstrap data of a machine whose record of the data is lost, and the bucket that may contain the

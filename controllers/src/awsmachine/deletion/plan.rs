@@ -12,7 +12,7 @@ use capa_api::meta;
 use capa_cloud::{CloudError, Instance, Observation};
 
 use crate::awsmachine::ownership::AdoptAnnotation;
-use crate::awsmachine::scope::{Blocked, MachineScope, earlier, search_token};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier, search_token};
 use crate::invalid_value::shortened;
 use crate::time::remaining;
 
@@ -202,36 +202,49 @@ pub(in crate::awsmachine) fn merged(mut blocks: Vec<Blocked>) -> Option<Blocked>
     })
 }
 
-/// A kind of resource that is allocated for a machine, costs money, and is released with it.
-pub(in crate::awsmachine) struct Allocation {
-    /// The name of the kind in AWS: "Dedicated Host".
-    pub(in crate::awsmachine) kind: &'static str,
-    /// The short form of this name: "host".
-    pub(in crate::awsmachine) short: &'static str,
+/// What a machine has in AWS beside its instance, and what the deletion of the AWSMachine removes.
+pub(in crate::awsmachine) struct DependentResource {
+    /// Its removal, in a sentence: "Dedicated Host is released".
+    pub(in crate::awsmachine) removal: &'static str,
+    /// What is left if the deletion ends without the removal: "the host allocated".
+    pub(in crate::awsmachine) left: &'static str,
 }
 
-impl Allocation {
-    /// The block of a deletion that waits for the release.
+impl DependentResource {
+    /// The message of a deletion that waits for the removal.
+    pub(in crate::awsmachine) fn awaited(&self, scope: &MachineScope, why: &str) -> String {
+        let Self { removal, left } = self;
+        let abandonment = abandonment_described(&scope.machine);
+        format!(
+            "the AWSMachine is released once its {removal}: {why}; {abandonment} lets the deletion end, and leaves {left}"
+        )
+    }
+
+    /// The block of a deletion that waits for the removal. `blocked` has the time of the next pass.
     pub(in crate::awsmachine) fn awaits(&self, scope: &MachineScope, why: &str, blocked: &Blocked) -> Blocked {
-        let Self { kind, short } = self;
-        let message = format!(
-            "the AWSMachine is released once its {kind} is: {why}; {} lets the deletion end, and leaves the {short} \
-             allocated",
-            abandonment_described(&scope.machine)
-        );
         Blocked {
-            condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message),
+            condition: ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, self.awaited(scope, why)),
             next: blocked.next,
             cause: blocked.cause,
         }
     }
 
-    /// The block of a deletion that waits for the release because a call failed.
+    /// The same block, because the place in AWS is not known: the condition of `error` gives the reason.
+    pub(in crate::awsmachine) fn awaits_location(&self, scope: &mut MachineScope, error: FlowError) -> FlowError {
+        let FlowError::Blocked(blocked) = error else {
+            return error;
+        };
+        let awaiting = self.awaits(scope, &blocked.condition.message, &blocked);
+        scope.set_condition(blocked.condition);
+        awaiting.into()
+    }
+
+    /// The same block, because a call failed.
     pub(in crate::awsmachine) fn awaits_call(&self, scope: &MachineScope, why: &str, error: &CloudError) -> Blocked {
         self.awaits(scope, why, &Blocked::by_call(ConditionType::InstanceReady, "", error))
     }
 
-    /// The block of a deletion that waits because the release itself failed.
+    /// The same block, because the removal itself failed.
     pub(in crate::awsmachine) fn is_kept(&self, scope: &MachineScope, described: &str, error: &CloudError) -> Blocked {
         let why = format!("{described} is not released, and costs money until then: {error}");
         self.awaits_call(scope, &why, error)

@@ -9,14 +9,15 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use super::plan::{address_query, addresses_of};
 use super::token;
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::plan::Allocation;
+use crate::awsmachine::deletion::plan::DependentResource;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::launch::attempt;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
-/// The kind of resource that is released here.
-const ADDRESS: Allocation = Allocation { kind: "Elastic IP", short: "address" };
+/// What is released here.
+const ADDRESS: DependentResource =
+    DependentResource { removal: "Elastic IP is released", left: "the address allocated" };
 
 /// The instances whose addresses are the machine's.
 struct Owners {
@@ -59,15 +60,8 @@ pub(in crate::awsmachine) async fn release_all(
     if record.is_none() && (scope.machine.spec.elastic_ip_pool.is_none() || owners.is_empty()) {
         return Ok(());
     }
-    let location = match location::recorded_or_resolved(scope, context).await {
-        Ok(location) => location,
-        Err(FlowError::Blocked(blocked)) => {
-            scope.set_condition(blocked.condition.clone());
-            let why = blocked.condition.message.clone();
-            return Err(ADDRESS.awaits(scope, &why, &blocked).into());
-        }
-        Err(failed) => return Err(failed),
-    };
+    let location = location::recorded_or_resolved(scope, context).await;
+    let location = location.map_err(|error| ADDRESS.awaits_location(scope, error))?;
     refusal::await_change(scope, refusal::of_deletion(Some("Elastic IPs"), &location), context)?;
     let released = release_found(scope, record.as_deref(), &owners, &location, context).await;
     released.map_err(|blocked| refusal::record(scope, blocked, context))?;

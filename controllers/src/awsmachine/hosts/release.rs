@@ -7,15 +7,15 @@ use capa_runtime::reconcile::{EventDraft, Next};
 
 use super::plan::{host_query, hosts_of};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::plan::Allocation;
+use crate::awsmachine::deletion::plan::DependentResource;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::launch::attempt;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
-/// The kind of resource that is released here.
-const HOST: Allocation = Allocation { kind: "Dedicated Host", short: "host" };
+/// What is released here.
+const HOST: DependentResource = DependentResource { removal: "Dedicated Host is released", left: "the host allocated" };
 
 /// Releases all hosts of a machine: the recorded one, and those whose record was lost.
 ///
@@ -34,12 +34,7 @@ pub(in crate::awsmachine) async fn release_all(
     let location = match location::of_host(scope, record.as_deref(), context).await {
         Ok(location) => location,
         Err(FlowError::Blocked(blocked)) if was_never_asked && !blocked.is_throttled() => return Ok(()),
-        Err(FlowError::Blocked(blocked)) => {
-            scope.set_condition(blocked.condition.clone());
-            let why = blocked.condition.message.clone();
-            return Err(HOST.awaits(scope, &why, &blocked).into());
-        }
-        Err(failed) => return Err(failed),
+        Err(error) => return Err(HOST.awaits_location(scope, error)),
     };
     let listed = match location.cloud.hosts(&host_query()).await {
         Ok(listed) => listed,

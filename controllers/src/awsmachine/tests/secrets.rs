@@ -82,26 +82,28 @@ async fn secrets_that_were_never_stored_hold_no_deletion_up() {
     }
 }
 
-#[tokio::test]
-async fn a_deletion_that_cannot_reach_the_data_names_it_and_its_end() {
+/// The first pass over a deleted machine whose identity is gone, and whose launch failed by this refusal.
+async fn deleted_without_identity(action: &'static str, code: &str) -> Pass {
     let scene = Scene::with_spec(SPEC);
-    scene.aws.fail_next("RunInstances", refused("RunInstances", "InvalidAMIID.NotFound"));
+    scene.aws.fail_next(action, refused(action, code));
     scene.pass().await;
     scene.kubernetes.remove_identity(&IdentityReference::controller_default());
     scene.delete();
-    let waiting = scene.pass().await;
+    scene.pass().await
+}
+
+#[tokio::test]
+async fn a_deletion_that_cannot_reach_the_data_names_it_and_its_end() {
+    let waiting = deleted_without_identity("RunInstances", "InvalidAMIID.NotFound").await;
     assert_eq!(waiting.condition(ConditionType::InstanceReady), "False/DeletionBlocked");
     let message = waiting.message(ConditionType::InstanceReady);
     assert!(message.contains("bootstrap data") && message.contains("abandon-instance"), "{message}");
     assert!(waiting.condition(ConditionType::IdentityReady).starts_with("False/"));
+}
 
-    // Without data, there is nothing to wait for.
-    let scene = Scene::with_spec(SPEC);
-    scene.aws.fail_next("CreateSecret", refused("CreateSecret", "AccessDeniedException"));
-    scene.pass().await;
-    scene.kubernetes.remove_identity(&IdentityReference::controller_default());
-    scene.delete();
-    let deleted = scene.pass().await;
+#[tokio::test]
+async fn a_deletion_does_not_wait_for_data_that_was_never_stored() {
+    let deleted = deleted_without_identity("CreateSecret", "AccessDeniedException").await;
     assert!(deleted.machine.is_none(), "{:?}", deleted.calls);
     assert!(deleted.reasons_of_events().contains(&"BootstrapDataAbandoned"));
 }
