@@ -1,6 +1,5 @@
 //! The facts for commands about infrastructure: gathered from AWS, or saved by an earlier check.
 
-use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -13,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::aws_access::{identity, pool};
 use crate::live;
+use crate::notices::progress;
 use crate::objects::{self, Described};
 
 /// The facts that an earlier check saved.
@@ -70,12 +70,4 @@ async fn demanded(described: &Described, pool: &SessionPool) -> Result<Demand> {
         progress(&format!("the network is not complete: {problem}"));
     }
     Ok(objects.demand(&network))
-}
-
-/// Tells a person at a terminal what the command is waiting for.
-#[expect(clippy::print_stderr, reason = "progress is for people, and the report is for standard output")]
-pub(crate) fn progress(doing: &str) {
-    if std::io::stderr().is_terminal() {
-        eprintln!("{doing}");
-    }
 }

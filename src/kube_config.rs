@@ -49,7 +49,10 @@ pub(crate) async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> Re
 fn is_configured(error: &KubeconfigError, variable: Option<&OsStr>) -> bool {
     let is_absent = match error {
         KubeconfigError::FindPath => true,
-        KubeconfigError::ReadConfig(error, _) => error.kind() == ErrorKind::NotFound,
+        KubeconfigError::ReadConfig(error, _) => {
+            // The home of a process in a container may be no folder, or another user's.
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
+        }
         _ => false,
     };
     !is_absent || variable.is_some_and(|files| !files.is_empty())
@@ -68,7 +71,8 @@ mod tests {
             (unreadable(ErrorKind::NotFound), None, false),
             (unreadable(ErrorKind::NotFound), Some(OsStr::new("")), false),
             (unreadable(ErrorKind::NotFound), named, true),
-            (unreadable(ErrorKind::PermissionDenied), None, true),
+            (unreadable(ErrorKind::PermissionDenied), None, false),
+            (unreadable(ErrorKind::PermissionDenied), named, true),
             (KubeconfigError::CurrentContextNotSet, None, true),
             (KubeconfigError::CurrentContextNotSet, named, true),
         ] {

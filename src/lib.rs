@@ -14,6 +14,7 @@ mod kube_config;
 mod live;
 mod manager;
 mod markdown;
+mod notices;
 mod objects;
 mod plan;
 mod preflight_rules;

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::joined_network::joined;
 use crate::kube_config;
+use crate::notices::left_out;
 use crate::objects::{Described, Objects, SourcedCluster, ensure_managed, machines_of, uses};
 
 /// Flags of commands that read a Cluster and the sources of its network from a management cluster.
@@ -122,7 +123,7 @@ async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Resul
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let mut documents = Vec::new();
     if let Some(reference) = &cluster.spec.control_plane_ref {
-        documents.push(referenced(client, namespace, reference).await?);
+        documents.extend(referenced(client, namespace, reference).await?);
     }
     let of_cluster = ListParams::default().labels(&format!("{}={name}", meta::CLUSTER_NAME_LABEL));
     documents.extend(listed(client, namespace, [meta::CORE_GROUP, "v1beta2", "MachineDeployment"], &of_cluster).await?);
@@ -137,8 +138,8 @@ async fn documents(client: &Client, namespace: &str, cluster: &Cluster) -> Resul
     Ok(documents)
 }
 
-/// The object of a reference.
-async fn referenced(client: &Client, namespace: &str, reference: &ContractReference) -> Result<Value> {
+/// The object of a reference; `None` if it does not exist yet, which standard error says.
+async fn referenced(client: &Client, namespace: &str, reference: &ContractReference) -> Result<Option<Value>> {
     let ContractReference { api_group, kind, name } = reference;
     let group = discovery::oneshot::group(client, api_group)
         .await
@@ -148,8 +149,11 @@ async fn referenced(client: &Client, namespace: &str, reference: &ContractRefere
         format!("the API server has no kind {kind} of group {api_group}: install the provider that {name} belongs to")
     })?;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let object = api.get(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
-    Ok(serde_json::to_value(object)?)
+    let object = api.get_opt(name).await.with_context(|| format!("{kind} {name} cannot be read"))?;
+    if object.is_none() {
+        left_out(&format!("{kind} {name} does not exist: its machines are not looked at"));
+    }
+    Ok(object.map(serde_json::to_value).transpose()?)
 }
 
 async fn listed(

@@ -24,8 +24,8 @@ use crate::joined_network::joined;
 const UNREPLACED: &str =
     "the text has variables such as ${CLUSTER_NAME}: replace them with `clusterctl generate yaml --from FILE`";
 
-/// The API groups of the objects that are read and have no scripts.
-const WITHOUT_SCRIPTS: [&str; 2] = [meta::CORE_GROUP, meta::GROUP];
+/// The API groups of the objects that are read, and that have no scripts except in ClusterClasses.
+const READ_GROUPS: [&str; 2] = [meta::CORE_GROUP, meta::GROUP];
 
 /// The objects of one cluster with an unmanaged AWSCluster.
 #[derive(Debug)]
@@ -110,8 +110,8 @@ fn documents(text: &str) -> Result<Vec<Value>> {
     let is_unreplaced = |document: &Value| {
         let api_version = document["apiVersion"].as_str().unwrap_or_default();
         let group = api_version.split('/').next().unwrap_or_default();
-        let may_have_scripts = !WITHOUT_SCRIPTS.contains(&group) || document["kind"] == "ClusterClass";
-        !may_have_scripts && document.to_string().contains("${")
+        let is_read = READ_GROUPS.contains(&group) && document["kind"] != "ClusterClass";
+        is_read && document.to_string().contains("${")
     };
     ensure!(!documents.iter().any(is_unreplaced), UNREPLACED);
     Ok(documents)
@@ -199,6 +199,7 @@ fn sourced(documents: &[Value]) -> Result<Described> {
         networks.push((*role, merged.network));
     }
     let demand = demand_of_network(&cluster, joined(networks), machines);
+    ensure!(!serde_json::to_string(&demand.network)?.contains("${"), UNREPLACED);
     ensure!(
         !demand.region.is_empty(),
         "no object in the file says a region: add the object that describes the network, or use `capa-rs check cluster \
@@ -253,7 +254,7 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
             let users = || documents.iter().filter(|document| uses(document, &name));
             let is_control_plane = users().any(|user| user.pointer("/spec/machineTemplate").is_some());
             let wanted: i64 = users().map(replicas).sum();
-            let running: i64 = users().filter_map(running).sum();
+            let existing: i64 = users().filter_map(existing).sum();
             let in_i32 = |count: i64| i32::try_from(count).unwrap_or(i32::MAX);
             let failure_domains: BTreeSet<String> = users()
                 .map(|user| text(user, "/spec/template/spec/failureDomain").to_owned())
@@ -263,7 +264,7 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
                 template: format!("AWSMachineTemplate/{name}"),
                 role: if is_control_plane { RoleOfMachines::ControlPlane } else { RoleOfMachines::Worker },
                 replicas: in_i32(wanted.max(1)),
-                running: in_i32(running),
+                existing: in_i32(existing),
                 failure_domains,
                 spec: template.spec.template.spec.clone(),
                 user_data_bytes: None,
@@ -278,7 +279,7 @@ fn replicas(user: &Value) -> i64 {
 }
 
 /// The number of machines that a control plane or MachineDeployment of the API server has.
-fn running(user: &Value) -> Option<i64> {
+fn existing(user: &Value) -> Option<i64> {
     user.pointer("/status/replicas").and_then(Value::as_i64)
 }
 

@@ -14,7 +14,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
 use crate::aws_access::managed_observer;
-use crate::facts::{progress, runtime};
+use crate::facts::runtime;
+use crate::notices::progress;
 use crate::{NOT_PLANNED, live, objects};
 
 /// Exit code: the provider would make a call, or waits for something.

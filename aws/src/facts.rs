@@ -238,7 +238,9 @@ impl FactsGatherer {
         let buckets = demand.bucket().into_iter().map(str::to_owned).collect();
         let quotas = async {
             let mut quotas = self.service_quotas.of_service("ec2", demand.quota_codes()).await?;
-            quotas.extend(self.service_quotas.of_service("vpc", demand.vpc_quota_codes()).await?);
+            // Without these, the rules take the usual quotas.
+            let of_vpc = self.service_quotas.of_service("vpc", demand.vpc_quota_codes()).await;
+            quotas.extend(of_vpc.unwrap_or_default());
             Ok(quotas)
         };
         let spot_role = async {

@@ -71,6 +71,18 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// The load balancers behind the endpoint of the control plane: those with its name, or else all of them, because
+    /// the endpoint may be another name for them.
+    pub(crate) fn endpoint_balancers(&self) -> Result<Vec<&LoadBalancer>, Skipped> {
+        let all = self.the_load_balancers()?;
+        let host = self.demand.endpoint.as_ref().map(|endpoint| endpoint.host.as_str()).unwrap_or_default();
+        let is_named = |balancer: &&&LoadBalancer| balancer.dns_name.eq_ignore_ascii_case(host);
+        let named: Vec<_> = all.iter().filter(is_named).copied().collect();
+        Ok(if named.is_empty() { all } else { named })
+    }
+}
+
 impl Demand {
     /// Key of the tag on resources that belong to the cluster.
     pub(crate) fn cluster_tag_key(&self) -> String {
@@ -94,7 +106,7 @@ impl Facts {
     }
 
     /// Destination of the default route of all machines: that for IPv6 if they are all in subnets without IPv4.
-    pub(crate) fn default_destination(&self) -> Result<&'static str, Skipped> {
+    pub(crate) fn default_destination_of_machines(&self) -> Result<&'static str, Skipped> {
         let subnets = self.subnets_of(None)?;
         let has_ipv4 = subnets.is_empty() || subnets.into_iter().any(has_ipv4);
         Ok(if has_ipv4 { DEFAULT_ROUTE } else { DEFAULT_ROUTE_IPV6 })

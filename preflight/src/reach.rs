@@ -59,6 +59,18 @@ impl Traffic {
         }
     }
 
+    /// The parameters of the AWS CLI for a rule of a security group with a range.
+    pub(crate) fn parameters_with(&self, range: &str) -> String {
+        if range.contains(':') { self.permissions(range) } else { format!("{} --cidr {range}", self.parameters()) }
+    }
+
+    /// The permissions of the AWS CLI for a rule of a security group with a range.
+    pub(crate) fn permissions(&self, range: &str) -> String {
+        let (ranges, name) = if range.contains(':') { ("Ipv6Ranges", "CidrIpv6") } else { ("IpRanges", "CidrIp") };
+        let ports = self.ports.map(|(first, last)| format!(",FromPort={first},ToPort={last}")).unwrap_or_default();
+        format!("--ip-permissions 'IpProtocol={}{ports},{ranges}=[{{{name}={range}}}]'", self.protocol)
+    }
+
     /// The number of the protocol, which network ACLs use.
     fn number(&self) -> &'static str {
         match self.protocol {
@@ -75,6 +87,8 @@ impl Traffic {
 pub(crate) struct Peer<'a> {
     pub(crate) group_ids: BTreeSet<&'a str>,
     pub(crate) ranges: Vec<&'a str>,
+    /// A template of machines that names more groups by filters.
+    pub(crate) found_by: Option<&'a str>,
 }
 
 /// Whether one of the rules allows the traffic with the peer.
@@ -105,7 +119,8 @@ pub(crate) fn egress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item 
     groups.iter().flat_map(|group| &group.egress)
 }
 
-fn covers(rule: &Rule<String>, traffic: Traffic) -> bool {
+/// Whether a rule is about the traffic, whoever the other side is.
+pub(crate) fn covers(rule: &Rule<String>, traffic: Traffic) -> bool {
     let of_rule = &rule.traffic;
     if of_rule.is_all() {
         return true;
@@ -195,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_names_a_group_of_the_peer_covers_its_members() {
-        let peer = Peer { group_ids: ["sg-1", "sg-2"].into(), ranges: vec!["10.0.1.0/24"] };
+        let peer = Peer { group_ids: ["sg-1", "sg-2"].into(), ranges: vec!["10.0.1.0/24"], found_by: None };
         let of_group = |id: &str| testing::rule("4", None, Source::Group(id.to_owned()));
         assert!(allow(&[of_group("sg-2")], Traffic::protocol("4"), &peer));
         assert!(!allow(&[of_group("sg-3")], Traffic::protocol("4"), &peer));

@@ -369,7 +369,7 @@ pub const ACTIONS: &[Action] = &[
         "GetServiceQuota",
         AccessLevel::Read,
         &[READ],
-        "checks that the quotas are large enough for the virtual CPUs of machines",
+        "checks that the quotas are large enough for the virtual CPUs and the security groups of machines",
     ),
     Action {
         service: "sts",

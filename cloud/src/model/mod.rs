@@ -150,6 +150,12 @@ pub fn identifying_tag(key: &str) -> bool {
     key == meta::MACHINE_NAME_TAG || key.starts_with(meta::OWN_TAG_PREFIX)
 }
 
+/// Whether users may not set the tag, because it is AWS's, or an ownership tag, which determines the resources that are
+/// deleted.
+pub fn is_reserved_tag(key: &str) -> bool {
+    identifying_tag(key) || key.starts_with("kubernetes.io/cluster/") || key.starts_with("aws:")
+}
+
 /// The type of a zone by its name: `availability-zone` if the name is the region and one letter, else an edge zone
 /// (`wavelength-zone`, `local-zone`). AWS defines these names
 /// (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).

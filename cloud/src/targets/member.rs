@@ -81,7 +81,12 @@ impl Member {
         now: Duration,
     ) -> bool {
         if !instance.addresses.is_empty() {
-            self.instance.addresses.clone_from(&instance.addresses);
+            // A new address takes no address's place as the target.
+            self.instance.addresses.retain(|address| instance.addresses.contains(address));
+            let known = self.instance.addresses.clone();
+            self.instance
+                .addresses
+                .extend(instance.addresses.iter().filter(|address| !known.contains(address)).cloned());
         }
         self.on_record |= request.on_record;
         let changed_user = self.user != request.user;

@@ -392,6 +392,11 @@ fn a_group_of_addresses_takes_those_of_its_family() {
     scene.shows(&[]);
     scene.window();
     scene.answer(&GroupRequest::Register(vec![target("2001:db8::4")]), Ok(GroupAnswer::Done));
+    let more = TargetInstance { addresses: vec!["2001:db8::1".into(), "2001:db8::4".into()], ..dual };
+    scene.quiet_until(scene.now + SECOND * 10);
+    scene.shows(&[("2001:db8::4", TargetState::Healthy)]);
+    scene.targets.want(&machine("dual"), &more, &[target_group()], Desired::Registered, scene.now);
+    scene.quiet_until(scene.now + SECOND * 100);
 
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);

@@ -6,10 +6,8 @@ use capa_api::common::{MachineRole, Tags, Volume};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, is_reserved_tag};
 use capa_network::Placement;
-
-use crate::tags::is_reserved;
 
 /// The inputs of a request besides the machine and its placement.
 pub(crate) struct RequestInputs<'a> {
@@ -90,7 +88,7 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
 pub(crate) fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags {
     let mut tags = network.additional_tags.clone();
     tags.extend(spec.additional_tags.clone());
-    tags.retain(|key, _| !is_reserved(key));
+    tags.retain(|key, _| !is_reserved_tag(key));
     tags
 }
 

@@ -10,8 +10,8 @@ mod findings;
 mod identity;
 mod membership;
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::contract::Cluster;
@@ -53,13 +53,9 @@ pub struct KarmadaSettings {
 pub(crate) struct Memberships {
     runtime: Runtime,
     settings: KarmadaSettings,
-    /// The locks that are held while a Cluster is being registered. Each Karmada has one of them, which it may share
-    /// with others, so that names of users take no memory.
-    registering: [Mutex<()>; LOCKS],
+    /// The locks that are held while a Cluster is being registered, by the URL of the Karmada.
+    registering: parking_lot::Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
-
-/// Number of locks for registrations.
-const LOCKS: usize = 64;
 
 /// Facts about a cluster that may be a member.
 pub(crate) struct Facts {
@@ -133,7 +129,7 @@ impl From<kube::Error> for Obstacle {
 
 impl Memberships {
     pub(crate) fn new(runtime: Runtime, settings: KarmadaSettings) -> Self {
-        Self { runtime, settings, registering: std::array::from_fn(|_| Mutex::default()) }
+        Self { runtime, settings, registering: parking_lot::Mutex::default() }
     }
 
     /// Whether the Cluster has the finalizer of a membership. The membership of such a Cluster is reconciled even if
@@ -223,7 +219,8 @@ impl Memberships {
         if facts.id.as_ref() != Some(&record.id) {
             return Err(Obstacle::Found(another_cluster()));
         }
-        let _turn = self.lock_of(&record.karmada).lock().await;
+        let lock = self.lock_of(&karmada.server);
+        let _turn = lock.lock().await;
         if let Some(taken) = taken(&karmada.control_plane.members().await?, cluster, record) {
             return Err(Obstacle::Found(taken));
         }
@@ -233,11 +230,10 @@ impl Memberships {
     }
 
     /// The lock of a Karmada. While one Karmada does not answer, Clusters join others.
-    fn lock_of(&self, karmada: &str) -> &Mutex<()> {
-        let mut hasher = DefaultHasher::new();
-        karmada.hash(&mut hasher);
-        let number = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
-        self.registering.get(number).unwrap_or(&self.registering[0])
+    fn lock_of(&self, server: &str) -> Arc<Mutex<()>> {
+        let mut locks = self.registering.lock();
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        locks.entry(server.to_owned()).or_default().clone()
     }
 
     /// Brings the member in Karmada to its desired state.
@@ -396,6 +392,7 @@ impl Memberships {
         let client = client.map_err(|error| invalid(format!("cannot be used: {}", in_words(&error))))?;
         let listed = meta::annotation(&found.metadata, ALLOWED_NAMESPACES_ANNOTATION);
         Ok(Karmada {
+            server: access.server,
             control_plane: ControlPlane::new(client),
             allowed_namespaces: listed.unwrap_or_default().to_owned(),
         })
@@ -452,6 +449,8 @@ impl Memberships {
 
 /// A Karmada, and the namespaces whose Clusters may join it.
 struct Karmada {
+    /// URL of its API server.
+    server: String,
     control_plane: ControlPlane,
     /// The annotation of the Karmada's Secret.
     allowed_namespaces: String,

@@ -75,7 +75,7 @@ pub struct MachineDemand {
     pub replicas: i32,
     /// Number of these machines that exist.
     #[serde(default)]
-    pub running: i32,
+    pub existing: i32,
     /// Zones that the machines are pinned to; empty: any.
     pub failure_domains: BTreeSet<String>,
     /// Spec of the machines.
@@ -145,7 +145,7 @@ impl MachineDemand {
     }
 
     /// Whether the spec names security groups by filters, so that not all of their ids are known.
-    pub fn finds_security_groups(&self) -> bool {
+    pub fn has_security_group_filters(&self) -> bool {
         self.spec.additional_security_groups.iter().any(|group| group.id.is_none())
     }
 }
@@ -180,6 +180,15 @@ impl MachineDemand {
         let keys = volumes.filter_map(|volume| volume.encryption_key.as_deref());
         keys.filter(|key| !key.is_empty()).collect()
     }
+}
+
+/// The security groups of machines of one template.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupSet<'a> {
+    /// Ids of the groups.
+    pub ids: BTreeSet<&'a str>,
+    /// The template, if it names more groups by filters.
+    pub found_by: Option<&'a str>,
 }
 
 impl Demand {
@@ -251,14 +260,25 @@ impl Demand {
 
     /// The sets of security groups that machines of a role have: one for each template, or that of the network while no
     /// template of the role is known.
-    pub fn group_sets(&self, role: RoleOfMachines) -> BTreeSet<BTreeSet<&str>> {
+    pub fn group_sets(&self, role: RoleOfMachines) -> BTreeSet<GroupSet<'_>> {
         let machines = self.machines.iter().filter(|machines| machines.role == role);
-        let mut sets: BTreeSet<_> = machines.map(|machines| machines.security_groups(&self.network)).collect();
+        let of_template = |machines| GroupSet {
+            ids: MachineDemand::security_groups(machines, &self.network),
+            found_by: machines.has_security_group_filters().then_some(machines.template.as_str()),
+        };
+        let mut sets: BTreeSet<_> = machines.map(of_template).collect();
         if sets.is_empty() {
-            sets.insert(self.group_ids(Some(role)));
+            sets.insert(GroupSet { ids: self.group_ids(Some(role)), found_by: None });
         }
-        sets.retain(|ids| !ids.is_empty());
+        sets.retain(|set| !set.ids.is_empty() || set.found_by.is_some());
         sets
+    }
+
+    /// The first template of machines with a role, or with any, that names security groups by filters.
+    pub fn with_security_group_filters(&self, role: Option<RoleOfMachines>) -> Option<&str> {
+        let mut machines = self.machines.iter().filter(|machines| role.is_none_or(|role| machines.role == role));
+        let found = machines.find(|machines| machines.has_security_group_filters());
+        found.map(|machines| machines.template.as_str())
     }
 
     /// The targets of the control plane, of the network and of the templates.

@@ -18,8 +18,8 @@ pub use capa_cloud::{Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{
-    Demand, EndpointDemand, GROUPS_OF_AN_INTERFACE, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP, RoleOfMachines,
-    SPOT_VCPUS,
+    Demand, EndpointDemand, GROUPS_OF_AN_INTERFACE, GroupSet, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP,
+    RoleOfMachines, SPOT_VCPUS,
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
 pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};

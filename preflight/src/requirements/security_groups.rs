@@ -114,7 +114,6 @@ fn peers(plan: &Plan, side: Side) -> Vec<Peer> {
             peer.into_iter().collect()
         }
         Side::Vpc => vec![Peer::Vpc],
-        Side::DnsServers => vec![],
         Side::Anywhere => vec![Peer::Anywhere],
     }
 }
@@ -122,9 +121,7 @@ fn peers(plan: &Plan, side: Side) -> Vec<Peer> {
 /// Adds the outgoing traffic. New groups allow all outgoing packets, so that machines can connect to each other on
 /// every port; the rules require less of existing groups.
 fn add_outgoing(list: &mut List, demand: &Demand, plan: &Plan) {
-    let mut flows = outgoing(demand);
-    // Amazon's DNS servers need no rule.
-    flows.retain(|flow| flow.side != Side::DnsServers);
+    let flows = outgoing(demand);
     let mut done: Vec<(Object, Wanted)> = Vec::new();
     for flow in &flows {
         let Some(object) = plan.groups.of_machines().into_iter().find(|group| has(plan, flow.role, group)) else {

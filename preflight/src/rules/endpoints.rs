@@ -8,7 +8,7 @@ use crate::facts::{Facts, Subnet, VpcEndpoint};
 use crate::lookup::{default_destination, ranges};
 use crate::reach::{Peer, Traffic, allow, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
-use crate::rules::security_groups::as_far_as_known;
+use crate::rules::security_groups::{certain, machines, of_known_groups};
 
 /// Services whose VPC endpoints nodes need if there is no other way out of the VPC, with the type of the endpoint.
 /// Source: CAPA's page «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
@@ -105,7 +105,7 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
 
 /// Interface endpoints to which the nodes may not connect.
 fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
-    let nodes = Peer { group_ids: facts.demand.group_ids(None), ranges: ranges(subnets.iter().copied()) };
+    let nodes = Peer { ranges: ranges(subnets.iter().copied()), ..machines(facts, None)? };
     let mut problems = Vec::new();
     let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
     let wanted = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
@@ -115,14 +115,14 @@ fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
         if groups.is_empty() || allow(ingress(&groups), Traffic::tcp(443), &nodes) {
             continue;
         }
+        certain(nodes.found_by)?;
         let message = format!("the security groups of {} do not admit TCP 443 from nodes", endpoint.id);
         let group = ids.iter().next().copied().unwrap_or_default();
         let range = nodes.ranges.first().copied().unwrap_or_default();
         let problem = Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes");
-        problems.push(as_far_as_known(facts, problem).fixed_by(facts.aws(&format!(
-            "ec2 authorize-security-group-ingress --group-id {group} {} --cidr {range}",
-            Traffic::tcp(443).parameters()
-        ))));
+        let rule = Traffic::tcp(443).parameters_with(range);
+        let command = format!("ec2 authorize-security-group-ingress --group-id {group} {rule}");
+        problems.push(of_known_groups(facts, problem).fixed_by(facts.aws(&command)));
     }
     Ok(problems)
 }

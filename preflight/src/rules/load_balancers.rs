@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use super::security_groups::{admits, as_far_as_known, machines, machines_by_role};
+use super::security_groups::{admits, certain, machines, machines_by_role, of_known_groups};
 use super::traffic::endpoint_port;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
-use crate::lookup::DEFAULT_ROUTE;
-use crate::reach::{Peer, Traffic, allow, ingress};
+use crate::reach::{Peer, Traffic, allow, covers, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
@@ -330,7 +329,7 @@ fn client_addresses(facts: &Facts) -> Checked {
         }
         let is_public = balancers_of(facts, group)?.iter().any(|balancer| balancer.scheme == "internet-facing");
         let (name, peer) = if is_public {
-            let ranges = vec![DEFAULT_ROUTE];
+            let ranges = vec![facts.default_destination_of_machines()?];
             ("clients on the internet", Peer { ranges, ..Peer::default() })
         } else {
             ("machines", machines(facts, None)?)
@@ -362,49 +361,47 @@ fn deregistration(facts: &Facts) -> Checked {
 }
 
 fn balancer_groups(facts: &Facts) -> Checked {
-    let port = endpoint_port(&facts.demand);
-    each_balancer(facts, |balancer| {
-        let ids: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        let groups = facts.groups(&ids)?;
-        let traffic = Traffic::tcp(port);
-        let group = ids.iter().next().copied().unwrap_or_default();
-        if balancer.scheme == "internet-facing" {
-            let internet = Peer { ranges: vec![DEFAULT_ROUTE], ..Peer::default() };
-            if allow(ingress(&groups), traffic, &internet) {
-                return Ok(None);
-            }
-            // Machines without a public address come from the addresses of NAT gateways and other appliances.
-            let message = format!(
-                "the security groups of {} do not admit {} from the internet, and machines reach an internet-facing load \
-                 balancer from public addresses",
-                balancer.name,
-                traffic.text()
-            );
-            let fix = format!(
-                "see that they admit {} from the public addresses of NAT gateways and machines, or admit it from {DEFAULT_ROUTE}",
-                traffic.text()
-            );
-            return Ok(Some(
-                Problem::new(&balancer.name, message, fix)
-                    .with_severity(Warning)
-                    .fixed_by(facts.aws(&format!("ec2 describe-security-groups --group-ids {group}"))),
-            ));
-        }
-        let machines = machines_by_role(facts)?;
-        if machines.iter().all(|peer| allow(ingress(&groups), traffic, peer)) {
-            return Ok(None);
-        }
-        let message = format!("the security groups of {} do not admit {} from machines", balancer.name, traffic.text());
-        let fix = format!("admit {} from the subnets of the machines", traffic.text());
-        let problem = as_far_as_known(facts, Problem::new(&balancer.name, message, fix));
-        Ok(Some(problem.fixed_by(facts.aws(&format!(
-            "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
-            traffic.parameters()
-        )))))
-    })
+    asked(facts)?;
+    let balancers = facts.endpoint_balancers()?;
+    applies(!balancers.is_empty())?;
+    of_each(balancers.into_iter().map(|balancer| closed_balancer(facts, balancer)))
+}
+
+/// The problem that the security groups of a load balancer do not admit machines. Machines without a public address reach
+/// an internet-facing load balancer from the addresses of NAT gateways and other appliances, which are not known.
+fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Problem>, Skipped> {
+    let ids: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let groups = facts.groups(&ids)?;
+    let traffic = Traffic::tcp(endpoint_port(&facts.demand));
+    let is_public = balancer.scheme == "internet-facing";
+    let (from, peers) = if is_public {
+        let internet = vec![facts.default_destination_of_machines()?];
+        ("the internet, where machines come from", vec![Peer { ranges: internet, ..Peer::default() }])
+    } else {
+        ("machines", machines_by_role(facts)?)
+    };
+    let mut closed = peers.iter().filter(|peer| !allow(ingress(&groups), traffic, peer));
+    let Some(peer) = closed.next() else {
+        return Ok(None);
+    };
+    certain(peer.found_by)?;
+    let group = ids.iter().next().copied().unwrap_or_default();
+    let message = format!("the security groups of {} do not admit {} from {from}", balancer.name, traffic.text());
+    let fix =
+        if is_public { "the public addresses of NAT gateways and machines" } else { "the subnets of the machines" };
+    let problem = Problem::new(&balancer.name, message, format!("admit {} from {fix}", traffic.text()));
+    let problem = if is_public && ingress(&groups).any(|rule| covers(rule, traffic)) {
+        problem.with_severity(Warning)
+    } else {
+        problem
+    };
+    Ok(Some(of_known_groups(facts, problem).fixed_by(facts.aws(&format!(
+        "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
+        traffic.parameters()
+    )))))
 }
 
 fn endpoint_host(facts: &Facts) -> Checked {

@@ -6,7 +6,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use crate::facts::{Facts, Route, RouteTarget, Subnet};
 use crate::lookup::{default_destination, has_ipv4};
-use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies};
+use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, of_each};
 use crate::rules::endpoints::missing_services;
 
 pub(super) const RULES: &[Rule] = &[
@@ -70,52 +70,55 @@ fn has_public_machines(facts: &Facts, subnet: &Subnet) -> bool {
 }
 
 fn private_routes(facts: &Facts) -> Checked {
-    let mut problems = Vec::new();
-    for subnet in facts.subnets_of(None)? {
-        let id = &subnet.id;
-        let table = &facts.route_table(id)?.id;
-        let route = default_route(facts, subnet)?;
-        let (message, fix) = match route {
-            // Machines with public addresses use such a route, which S6 checks.
-            Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
-                let get_addresses = has_public_machines(facts, subnet) || subnet.assigns_public_ip || !has_ipv4(subnet);
-                if get_addresses || !has_private_machines(facts, subnet) {
-                    continue;
-                }
-                (
-                    format!("{id} is public, and its machines have no public address"),
-                    "use a private subnet, or set publicIP: true",
-                )
+    of_each(facts.subnets_of(None)?.into_iter().map(|subnet| private_route(facts, subnet)))
+}
+
+fn private_route(facts: &Facts, subnet: &Subnet) -> Result<Option<Problem>, Skipped> {
+    let id = &subnet.id;
+    let route = default_route(facts, subnet)?;
+    let (message, fix) = match route {
+        // Machines with public addresses use such a route, which S6 checks.
+        Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
+            let get_addresses = has_public_machines(facts, subnet) || subnet.assigns_public_ip || !has_ipv4(subnet);
+            if get_addresses || !has_private_machines(facts, subnet) {
+                return Ok(None);
             }
-            Some(route) if route.is_blackhole => (
-                format!("the default route of {id} leads to {}, which is gone", route.target.id()),
-                "replace the route",
-            ),
-            Some(route) if matches!(route.target, RouteTarget::Local | RouteTarget::VpcEndpoint(_)) => continue,
-            Some(route) => match nat_problem(facts, &route.target)? {
-                None => continue,
-                Some(problem) => (format!("the default route of {id} leads to {problem}"), "replace the route"),
-            },
-            None if missing_services(facts, subnet)?.is_empty() => continue,
-            None => (
-                format!("{id} has no default route, and not all VPC endpoints that nodes need"),
-                "add a default route to a NAT gateway, or the VPC endpoints of E2",
-            ),
-        };
-        let target =
-            if has_ipv4(subnet) { "--nat-gateway-id <nat>" } else { "--egress-only-internet-gateway-id <eigw>" };
-        let command = set_default_route(facts, subnet, table, route, target);
-        problems.push(Problem::new(id, message, fix).fixed_by(command));
-    }
-    Ok(problems)
+            (
+                format!("{id} is public, and its machines have no public address"),
+                "use a private subnet, or set publicIP: true",
+            )
+        }
+        Some(route) if route.is_blackhole => {
+            (format!("the default route of {id} leads to {}, which is gone", route.target.id()), "replace the route")
+        }
+        Some(route) if matches!(route.target, RouteTarget::Local | RouteTarget::VpcEndpoint(_)) => return Ok(None),
+        Some(route) => match nat_problem(facts, &route.target)? {
+            None => return Ok(None),
+            Some(problem) => (format!("the default route of {id} leads to {problem}"), "replace the route"),
+        },
+        None if missing_services(facts, subnet)?.is_empty() => return Ok(None),
+        None => (
+            format!("{id} has no default route, and not all VPC endpoints that nodes need"),
+            "add a default route to a NAT gateway, or the VPC endpoints of E2",
+        ),
+    };
+    let target = if has_ipv4(subnet) { "--nat-gateway-id <nat>" } else { "--egress-only-internet-gateway-id <eigw>" };
+    let command = set_default_route(facts, subnet, route, target)?;
+    Ok(Some(Problem::new(id, message, fix).fixed_by(command)))
 }
 
 /// The command that gives a route table a default route. EC2 refuses to create a route that exists.
-fn set_default_route(facts: &Facts, subnet: &Subnet, table: &str, existing: Option<&Route>, target: &str) -> String {
+fn set_default_route(
+    facts: &Facts,
+    subnet: &Subnet,
+    existing: Option<&Route>,
+    target: &str,
+) -> Result<String, Skipped> {
+    let table = &facts.route_table(&subnet.id)?.id;
     let action = if existing.is_some() { "replace-route" } else { "create-route" };
     let flag = if has_ipv4(subnet) { "--destination-cidr-block" } else { "--destination-ipv6-cidr-block" };
     let destination = default_destination(subnet);
-    facts.aws(&format!("ec2 {action} --route-table-id {table} {flag} {destination} {target}"))
+    Ok(facts.aws(&format!("ec2 {action} --route-table-id {table} {flag} {destination} {target}")))
 }
 
 fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Skipped> {
@@ -141,11 +144,10 @@ fn public_routes(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for subnet in public {
         if !is_public(facts, subnet)? {
-            let table = &facts.route_table(&subnet.id)?.id;
             let message = format!("{} has no default route to an internet gateway", subnet.id);
             let fix = "add the route, or set publicIP: false";
             let route = default_route(facts, subnet)?;
-            let command = set_default_route(facts, subnet, table, route, "--gateway-id <igw>");
+            let command = set_default_route(facts, subnet, route, "--gateway-id <igw>")?;
             problems.push(Problem::new(&subnet.id, message, fix).fixed_by(command));
         }
     }

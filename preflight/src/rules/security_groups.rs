@@ -1,7 +1,7 @@
 //! Rules about security groups.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use ipnet::{IpNet, Ipv4Net};
@@ -10,7 +10,7 @@ use super::traffic::{self, Flow, Side};
 use crate::facts::{DhcpOptions, Facts, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP, RoleOfMachines, SecurityGroup};
 use crate::lookup::{DEFAULT_ROUTE, ranges};
 use crate::reach::{Peer, Traffic, allow, egress, ingress};
-use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum number of security groups of a network interface, and of rules of a security group, unless the account has
 /// other quotas. Source: the user guide of VPC, «Amazon VPC quotas».
@@ -121,7 +121,11 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The machines of a role, or all machines, as the other side of a connection.
 pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Peer<'_>, Skipped> {
-    Ok(Peer { group_ids: facts.demand.group_ids(role), ranges: ranges(facts.subnets_of(role)?) })
+    Ok(Peer {
+        group_ids: facts.demand.group_ids(role),
+        ranges: ranges(facts.subnets_of(role)?),
+        found_by: facts.demand.with_security_group_filters(role),
+    })
 }
 
 /// The machines of each role that has security groups. A rule that names a group of one role does not admit the other.
@@ -130,7 +134,7 @@ pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> 
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         peers.push(machines(facts, Some(role))?);
     }
-    peers.retain(|peer| !peer.group_ids.is_empty());
+    peers.retain(|peer| !peer.group_ids.is_empty() || peer.found_by.is_some());
     Ok(peers)
 }
 
@@ -139,30 +143,48 @@ fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
     Peer { ranges: ranges.into_iter().collect(), ..Peer::default() }
 }
 
+/// The existing security groups of machines of one template.
+pub(super) struct Groups<'a> {
+    groups: Vec<&'a SecurityGroup>,
+    /// The template, if it names more groups by filters.
+    found_by: Option<&'a str>,
+}
+
 /// The sets of security groups that machines of a role have. If a group does not exist, G1 reports it, and the other
-/// rules are unknown, as they are if a template names groups by filters.
-pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Vec<&SecurityGroup>>, Skipped> {
+/// rules are unknown.
+pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Groups<'_>>, Skipped> {
     let sets = facts.demand.group_sets(role);
     applies(!sets.is_empty())?;
-    let mut machines = facts.demand.machines.iter().filter(|machines| machines.role == role);
-    if let Some(machines) = machines.find(|machines| machines.finds_security_groups()) {
-        let message = format!("{} names security groups by filters, which are not looked up here", machines.template);
-        return Err(Skipped::Unknown(message));
-    }
-    let existing = sets.iter().map(|ids| {
-        let groups = facts.groups(ids)?;
-        if groups.len() < ids.len() {
+    let existing = sets.into_iter().map(|set| {
+        let groups = facts.groups(&set.ids)?;
+        if groups.len() < set.ids.len() {
             return Err(Skipped::Unknown("a security group does not exist: see G1".to_owned()));
         }
-        Ok(groups)
+        Ok(Groups { groups, found_by: set.found_by })
     });
     existing.collect()
 }
 
-/// The problem that security groups do not admit or allow traffic. Without templates, only the security groups of the
-/// network are known: machines may have more groups, so that the problem is a warning.
-pub(super) fn as_far_as_known(facts: &Facts, problem: Problem) -> Problem {
-    if facts.demand.machines.is_empty() { problem.with_severity(Warning) } else { problem }
+/// What groups do not admit or allow is unknown if a template names more groups by filters.
+pub(super) fn certain(found_by: Option<&str>) -> Result<(), Skipped> {
+    match found_by {
+        None => Ok(()),
+        Some(template) => {
+            Err(Skipped::Unknown(format!("{template} names security groups by filters, which are not looked up here")))
+        }
+    }
+}
+
+/// The problem that security groups do not admit or allow traffic, with a hint while not all templates are known.
+pub(super) fn of_known_groups(facts: &Facts, problem: Problem) -> Problem {
+    let demand = &facts.demand;
+    let has = |role| demand.machines.iter().any(|machines| machines.role == role);
+    let knows_control_plane = has(RoleOfMachines::ControlPlane) || !demand.has_control_plane_machines();
+    if knows_control_plane && has(RoleOfMachines::Worker) {
+        return problem;
+    }
+    let fix = format!("{}; if machine templates name more security groups that do, skip the rule", problem.fix);
+    Problem { fix, ..problem }
 }
 
 /// Returns a problem unless all machines of `role` admit the traffic from the peer.
@@ -173,17 +195,20 @@ pub(super) fn admits(
     (name, peer): (&str, &Peer<'_>),
 ) -> Result<Option<Problem>, Skipped> {
     let sets = group_sets(facts, role)?;
-    let Some(groups) = sets.iter().find(|groups| !allow(ingress(groups), traffic, peer)) else {
+    let mut refusing: Vec<_> = sets.iter().filter(|set| !allow(ingress(&set.groups), traffic, peer)).collect();
+    refusing.sort_by_key(|set| set.found_by.is_some());
+    let Some(set) = refusing.first() else {
         return Ok(None);
     };
-    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+    certain(set.found_by.or(peer.found_by))?;
+    let ids: Vec<&str> = set.groups.iter().map(|group| group.id.as_str()).collect();
     let of = match role {
         RoleOfMachines::ControlPlane => "control plane machines",
         RoleOfMachines::Worker => "workers",
     };
     let source = match peer.group_ids.iter().next() {
-        Some(group) => format!("--source-group {group}"),
-        None => format!("--cidr {}", peer.ranges.first().copied().unwrap_or_default()),
+        Some(group) => format!("{} --source-group {group}", traffic.parameters()),
+        None => traffic.parameters_with(peer.ranges.first().copied().unwrap_or_default()),
     };
     let group = ids.last().copied().unwrap_or_default();
     let problem = Problem::new(
@@ -191,12 +216,8 @@ pub(super) fn admits(
         format!("the security groups of {of} do not admit {} from {name}", traffic.text()),
         format!("admit {} from {name}", traffic.text()),
     );
-    Ok(Some(
-        as_far_as_known(facts, problem).fixed_by(facts.aws(&format!(
-            "ec2 authorize-security-group-ingress --group-id {group} {} {source}",
-            traffic.parameters()
-        ))),
-    ))
+    let command = facts.aws(&format!("ec2 authorize-security-group-ingress --group-id {group} {source}"));
+    Ok(Some(of_known_groups(facts, problem).fixed_by(command)))
 }
 
 fn exist(facts: &Facts) -> Checked {
@@ -206,7 +227,7 @@ fn exist(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     // Machines whose templates are not known may name groups of their own.
     applies(!ids.is_empty() || !facts.demand.machines.is_empty())?;
-    if ids.is_empty() {
+    if ids.is_empty() && facts.demand.with_security_group_filters(None).is_none() {
         let fix = "name security groups: the default group of the VPC is never used";
         problems.push(Problem::new("machines", "machines have no security group", fix));
     }
@@ -286,8 +307,7 @@ fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> 
         Side::ControlPlane => ("control plane machines", machines(facts, Some(RoleOfMachines::ControlPlane))?),
         Side::Machines => ("all machines", machines(facts, None)?),
         Side::Vpc => ("the VPC", in_vpc(facts)?),
-        Side::Anywhere => ("everywhere", peer_in([facts.default_destination()?])),
-        Side::DnsServers => ("the DNS servers", Peer::default()),
+        Side::Anywhere => ("everywhere", peer_in([facts.default_destination_of_machines()?])),
         Side::LoadBalancers => return load_balancers(facts),
     };
     Ok(vec![(name.to_owned(), peer)])
@@ -295,26 +315,26 @@ fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> 
 
 fn in_vpc(facts: &Facts) -> Result<Peer<'_>, Skipped> {
     let vpc = facts.the_vpc()?;
-    let is_ipv4 = facts.default_destination()? == DEFAULT_ROUTE;
+    let is_ipv4 = facts.default_destination_of_machines()? == DEFAULT_ROUTE;
     let blocks = if is_ipv4 { &vpc.cidr_blocks } else { &vpc.ipv6_cidr_blocks };
     Ok(peer_in(blocks.iter().map(String::as_str)))
 }
 
-/// The DNS servers of the VPC whose traffic security groups filter: not Amazon's, which also have the second address of
-/// the VPC. Without known DHCP options, there are none. Source: the user guide of VPC, «Control traffic to your AWS
-/// resources using security groups».
-fn filtered_dns_servers(facts: &Facts) -> Vec<IpNet> {
+/// Addresses of Amazon's DNS server in every VPC. Source: the user guide of VPC, «Amazon DNS server».
+const AMAZON_DNS: [&str; 2] = ["169.254.169.253", "fd00:ec2::253"];
+
+/// The ranges of the DNS servers of the VPC whose traffic security groups filter: not Amazon's, whose address is also the
+/// third one of each range of the VPC. Without known DHCP options, which V4 reports, there are none.
+fn filtered_dns_servers(facts: &Facts) -> Vec<String> {
     let Some(DhcpOptions { domain_name_servers, .. }) = facts.dhcp_options.found().and_then(Option::as_ref) else {
         return Vec::new();
     };
     let blocks = facts.vpc.found().and_then(Option::as_ref).into_iter().flat_map(|vpc| &vpc.cidr_blocks);
-    let mut amazons: Vec<IpAddr> = vec![Ipv4Addr::new(169, 254, 169, 253).into()];
-    amazons.extend(blocks.filter_map(|block| Some(block.parse::<Ipv4Net>().ok()?.network())).map(|first| {
-        let second = u32::from(first).saturating_add(2);
-        IpAddr::from(Ipv4Addr::from(second))
-    }));
+    let third = |block: &String| block.parse::<Ipv4Net>().ok()?.hosts().nth(1).map(IpAddr::from);
+    let mut amazons: Vec<IpAddr> = blocks.filter_map(third).collect();
+    amazons.extend(AMAZON_DNS.iter().filter_map(|address| address.parse::<IpAddr>().ok()));
     let servers = domain_name_servers.iter().filter_map(|server| server.trim().parse::<IpAddr>().ok());
-    servers.filter(|server| !amazons.contains(server)).map(IpNet::from).collect()
+    servers.filter(|server| !amazons.contains(server)).map(|server| IpNet::from(server).to_string()).collect()
 }
 
 /// The load balancers of the control plane that have a security group or an address in a known subnet.
@@ -326,6 +346,7 @@ fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
         let peer = Peer {
             group_ids: balancer.security_group_ids.iter().map(String::as_str).collect(),
             ranges: ranges(subnets.iter().filter(|subnet| ids.contains(&subnet.id))),
+            found_by: None,
         };
         (format!("load balancer {}", balancer.name), peer)
     });
@@ -336,27 +357,32 @@ fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
 fn admitted(facts: &Facts, rule: &str) -> Checked {
     let flows: Vec<Flow> = traffic::incoming(&facts.demand).into_iter().filter(|flow| flow.rule == rule).collect();
     applies(!flows.is_empty())?;
-    let mut problems = Vec::new();
+    let mut answers = Vec::new();
     for flow in flows {
         for (name, peer) in peers(facts, flow.side)? {
-            problems.extend(admits(facts, flow.role, flow.traffic, (&name, &peer))?);
+            answers.push(admits(facts, flow.role, flow.traffic, (&name, &peer)));
         }
     }
-    Ok(problems)
+    of_each(answers)
 }
 
 fn outgoing(facts: &Facts) -> Checked {
     let in_vpc = in_vpc(facts)?;
-    let everywhere = facts.default_destination()?;
+    let everywhere = facts.default_destination_of_machines()?;
     // Without a default route, nodes reach only the endpoints of the VPC and its time and DNS servers.
     let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
         let table = facts.route_table(&subnet.id).ok();
         table.is_some_and(|table| table.routes.iter().any(|route| route.destination == everywhere))
     });
-    let api = Peer { group_ids: facts.demand.group_ids(Some(RoleOfMachines::ControlPlane)), ..in_vpc.clone() };
-    let mut balancers = facts.the_load_balancers().unwrap_or_default().into_iter();
-    let is_public = balancers.any(|balancer| balancer.scheme == "internet-facing");
-    let dns_servers: Vec<String> = filtered_dns_servers(facts).iter().map(ToString::to_string).collect();
+    let control_plane = Some(RoleOfMachines::ControlPlane);
+    let api = Peer {
+        group_ids: facts.demand.group_ids(control_plane),
+        found_by: facts.demand.with_security_group_filters(control_plane),
+        ..in_vpc.clone()
+    };
+    let balancers = facts.endpoint_balancers().unwrap_or_default();
+    let is_public = !balancers.is_empty() && balancers.iter().all(|balancer| balancer.scheme == "internet-facing");
+    let dns_servers = filtered_dns_servers(facts);
     let peer_of = |side| match side {
         Side::Anywhere if has_default_route => (peer_in([everywhere]), everywhere),
         Side::Anywhere => (in_vpc.clone(), everywhere),
@@ -364,28 +390,33 @@ fn outgoing(facts: &Facts) -> Checked {
         Side::ControlPlane if is_public && has_default_route => (peer_in([everywhere]), "the control plane"),
         Side::ControlPlane => (api.clone(), "the control plane"),
         Side::Machines => (api.clone(), "other machines"),
-        Side::DnsServers => (peer_in(dns_servers.iter().map(String::as_str)), "the DNS servers of the VPC"),
         Side::Workers | Side::LoadBalancers | Side::Vpc => (in_vpc.clone(), "the VPC"),
     };
-    let mut problems = Vec::new();
+    let dns = (Traffic::udp(53), (peer_in(dns_servers.iter().map(String::as_str)), "the DNS servers of the VPC"));
+    let mut answers = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         let sets = match group_sets(facts, role) {
             Err(Skipped::NotApplicable) => continue,
             sets => sets?,
         };
-        for groups in sets {
+        for set in sets {
             let of_role = traffic::outgoing(&facts.demand).into_iter();
-            let refused = of_role
-                .filter(|flow| flow.rule == "G10" && flow.role == role)
-                .filter(|flow| flow.side != Side::DnsServers || !dns_servers.is_empty())
-                .map(|flow| (flow.traffic, peer_of(flow.side)))
-                .find(|(traffic, (peer, _))| !allow(egress(&groups), *traffic, peer));
-            let problem =
-                |(traffic, (peer, name)): (_, (Peer<'_>, _))| egress_problem(facts, &groups, traffic, (name, &peer));
-            problems.extend(refused.map(problem));
+            let of_role = of_role.filter(|flow| flow.rule == "G10" && flow.role == role);
+            let wanted = of_role.map(|flow| (flow.traffic, peer_of(flow.side)));
+            let refused = wanted
+                .chain((!dns_servers.is_empty()).then(|| dns.clone()))
+                .find(|(traffic, (peer, _))| !allow(egress(&set.groups), *traffic, peer));
+            answers.push(
+                refused
+                    .map(|(traffic, (peer, name))| {
+                        certain(set.found_by.or(peer.found_by))?;
+                        Ok(egress_problem(facts, &set.groups, traffic, (name, &peer)))
+                    })
+                    .transpose(),
+            );
         }
     }
-    Ok(problems)
+    of_each(answers)
 }
 
 /// The problem that the groups do not allow connections to the peer.
@@ -399,27 +430,23 @@ fn egress_problem(
     let message = format!("the security groups {} do not allow {} to {name}", ids.join(", "), traffic.text());
     let group = ids.last().copied().unwrap_or_default();
     let range = peer.ranges.first().copied().unwrap_or_default();
-    let ports = match traffic.ports {
-        Some((first, last)) => format!(",FromPort={first},ToPort={last}"),
-        None => String::new(),
-    };
     let fix = format!("allow {} to {name}", traffic.text());
-    as_far_as_known(facts, Problem::new(ids.join(","), message, fix)).fixed_by(facts.aws(&format!(
-        "ec2 authorize-security-group-egress --group-id {group} --ip-permissions \
-         'IpProtocol={}{ports},IpRanges=[{{CidrIp={range}}}]'",
-        traffic.protocol
-    )))
+    let command = format!("ec2 authorize-security-group-egress --group-id {group} {}", traffic.permissions(range));
+    of_known_groups(facts, Problem::new(ids.join(","), message, fix)).fixed_by(facts.aws(&command))
 }
 
 fn cluster_tags(facts: &Facts) -> Checked {
-    let mut problems = Vec::new();
+    let mut answers = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         match group_sets(facts, role) {
             Err(Skipped::NotApplicable) => {}
-            sets => problems.extend(sets?.iter().filter_map(|groups| cluster_tag_problem(facts, groups))),
+            sets => answers.extend(sets?.iter().map(|set| {
+                certain(set.found_by)?;
+                Ok(cluster_tag_problem(facts, &set.groups))
+            })),
         }
     }
-    Ok(problems)
+    of_each(answers)
 }
 
 /// The problem that the number of groups of a machine with the cluster's tag is not one.
@@ -456,12 +483,14 @@ fn konnectivity(facts: &Facts) -> Checked {
     let Some(flow) = flows.iter().find(|flow| flow.rule == "G12") else {
         return Err(Skipped::NotApplicable);
     };
-    let anywhere = peer_in([facts.default_destination()?]);
+    let anywhere = peer_in([facts.default_destination_of_machines()?]);
     // The hosted control plane may have addresses in the VPC.
     let in_vpc = in_vpc(facts)?;
-    let mut sets = group_sets(facts, flow.role)?;
-    sets.retain(|groups| ![&anywhere, &in_vpc].into_iter().any(|peer| allow(egress(groups), flow.traffic, peer)));
-    let problem =
-        |groups: &Vec<_>| egress_problem(facts, groups, flow.traffic, ("the hosted control plane", &anywhere));
-    Ok(sets.iter().map(problem).collect())
+    of_each(group_sets(facts, flow.role)?.iter().map(|set| {
+        if [&anywhere, &in_vpc].into_iter().any(|peer| allow(egress(&set.groups), flow.traffic, peer)) {
+            return Ok(None);
+        }
+        certain(set.found_by)?;
+        Ok(Some(egress_problem(facts, &set.groups, flow.traffic, ("the hosted control plane", &anywhere))))
+    }))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use super::traffic::{AclTraffic, of_network_acls};
-use crate::facts::{Demand, Facts, RoleOfMachines, Subnet};
+use crate::facts::{Demand, Facts, MachineDemand, RoleOfMachines, Subnet};
 use crate::lookup::{DEFAULT_ROUTE, has_ipv4, ranges};
 use crate::reach::acl_allows;
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
@@ -154,6 +154,13 @@ fn zones(facts: &Facts) -> Checked {
     for machines in &facts.demand.machines {
         let served: BTreeSet<&str> =
             facts.subnets_of(Some(machines.role))?.into_iter().map(|subnet| subnet.zone.as_str()).collect();
+        let network = &facts.demand.network;
+        let in_domains = machines.failure_domains.iter().all(|zone| served.contains(zone.as_str()));
+        if in_domains && !network.subnets.is_empty() && machines.subnet_ids(network).is_empty() {
+            let message = format!("no subnet of the network is for the machines of {}", machines.template);
+            let fix = "add a subnet for their role; machines with publicIP: true use public subnets, others do not";
+            problems.push(Problem::new(&machines.template, message, fix));
+        }
         for zone in machines.failure_domains.iter().filter(|zone| !served.contains(zone.as_str())) {
             let message = format!("failure domain {zone} has no subnet for {}", machines.template);
             problems.push(Problem::new(
@@ -200,8 +207,7 @@ fn addresses(facts: &Facts) -> Checked {
     let mut problems = Vec::new();
     for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
         let of_role = facts.demand.machines.iter().filter(|machines| machines.role == role);
-        // The machines that exist have their addresses.
-        let wanted: i64 = of_role.map(|machines| i64::from(machines.replicas) - i64::from(machines.running)).sum();
+        let wanted: i64 = of_role.map(|machines| i64::from(missing(machines))).sum();
         let subnets = facts.subnets_of(Some(role))?;
         // AWS does not count IPv6 addresses.
         if subnets.iter().any(|subnet| !has_ipv4(subnet)) {
@@ -226,6 +232,14 @@ fn addresses(facts: &Facts) -> Checked {
     }
     let command = facts.aws("ec2 describe-subnets --query 'Subnets[].[SubnetId,AvailableIpAddressCount]'");
     Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
+}
+
+/// The number of machines that have no addresses yet. Those that exist may be in another subnet than the template names
+/// by now.
+fn missing(machines: &MachineDemand) -> i32 {
+    let names_subnet = machines.spec.subnet.is_some();
+    let existing = if names_subnet { 0 } else { machines.existing };
+    machines.replicas.saturating_sub(existing).max(0)
 }
 
 /// Subnets that contain load balancers of the cluster, or in which the cloud controller may create them.

@@ -22,8 +22,6 @@ pub(crate) enum Side {
     LoadBalancers,
     /// Every address of the VPC.
     Vpc,
-    /// The DNS servers of the VPC whose traffic security groups filter.
-    DnsServers,
     /// Every address.
     Anywhere,
 }
@@ -72,8 +70,8 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
     // Connections to everywhere include an endpoint with their port.
     let endpoint = (port != 443).then_some((Traffic::tcp(port), Side::ControlPlane));
     // Security groups do not filter traffic to Amazon's DNS and time servers.
-    let first = [(Traffic::tcp(443), Side::Anywhere), (Traffic::udp(53), Side::DnsServers)];
-    let wanted: Vec<(Traffic, Side)> = first.into_iter().chain(endpoint).chain([(KUBELET, Side::Machines)]).collect();
+    let first = std::iter::once((Traffic::tcp(443), Side::Anywhere));
+    let wanted: Vec<(Traffic, Side)> = first.chain(endpoint).chain([(KUBELET, Side::Machines)]).collect();
     let of_role = |role| wanted.iter().map(move |&(traffic, side)| Flow { rule: "G10", role, traffic, side });
     let konnectivity = demand.has_hosted_control_plane.then_some(Flow {
         rule: "G12",

@@ -10,7 +10,7 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{DedicatedHost, HostPhase};
-use capa_cloud::{CloudError, ErrorClass, Host, HostPlacement, HostRequest, Instance};
+use capa_cloud::{CloudError, ErrorClass, Host, HostPlacement, HostRequest, Instance, is_reserved_tag};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -24,7 +24,6 @@ use crate::awsmachine::launch::record::Progress;
 use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::awsmachine::write;
-use crate::tags::is_reserved;
 
 pub(super) use plan::zone_of_host;
 pub(super) use release::release_all;
@@ -297,7 +296,7 @@ impl Allocation<'_> {
         let of_host = scope.machine.spec.dynamic_host_allocation.iter();
         let mut tags = self.wanted.tags.clone();
         let of_host = of_host.flat_map(|allocation| allocation.tags.clone());
-        tags.extend(of_host.filter(|(key, _)| !is_reserved(key)));
+        tags.extend(of_host.filter(|(key, _)| !is_reserved_tag(key)));
         tags
     }
 

@@ -215,13 +215,14 @@ pub(super) fn ensure_deregistered(
     context: &MachineContext,
 ) -> bool {
     let has_left_known = ensure_deregistered_from_known(scope, id, instance, location, context);
-    let pending = location.pending_targets.as_ref().filter(|_| instance.is_some_and(lives));
-    let Some(pending) = pending.filter(|problem| are_awaited(problem, scope, context)) else {
+    let may_serve = instance.is_some_and(|instance| instance.state == InstanceState::Running);
+    let pending = location.pending_targets.as_ref().filter(|_| may_serve);
+    let Some(pending) = pending.filter(|problem| awaits_unknown_targets(problem, scope, context)) else {
         return has_left_known;
     };
     let message = format!(
-        "instance {id} may be in targets that are not known, and is terminated without leaving them {} s after the \
-         deletion of the AWSMachine: {}",
+        "instance {id} may be in targets that are not known: it is terminated once it has left them, or {} s after the \
+         deletion of the AWSMachine at the earliest: {}",
         context.timing.drain_limit.as_secs(),
         pending.message
     );
@@ -234,11 +235,13 @@ fn lives(instance: &Instance) -> bool {
 }
 
 /// Whether a deletion waits for targets that are not known, as after the loss of a status. An instance has as much time
-/// to leave them as it has to leave known ones. No instance is in a load balancer that does not exist.
-fn are_awaited(pending: &Problem, scope: &MachineScope, context: &MachineContext) -> bool {
+/// to leave them as it has to leave known ones. No instance is in a load balancer that does not exist, and a wrong spec
+/// stays wrong.
+fn awaits_unknown_targets(pending: &Problem, scope: &MachineScope, context: &MachineContext) -> bool {
+    let may_be_known = !matches!(pending.reason, Reason::NotFound | Reason::InvalidSpec);
     let deleted = scope.machine.metadata.deletion_timestamp.as_ref();
     let is_in_time = |deleted: &Time| age(deleted.0, context.kubernetes.now()) < context.timing.drain_limit;
-    pending.reason != Reason::NotFound && deleted.is_some_and(is_in_time)
+    may_be_known && deleted.is_some_and(is_in_time)
 }
 
 fn ensure_deregistered_from_known(

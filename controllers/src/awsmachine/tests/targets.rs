@@ -492,7 +492,7 @@ async fn an_instance_has_time_to_leave_targets_that_are_not_known() {
     assert_eq!(pass.condition(targets), "False/NotReady");
     let message = pass.message(targets);
     let limit = Timing::default().drain_limit;
-    let wait = format!("{} s after the deletion of the AWSMachine: ", limit.as_secs());
+    let wait = format!("{} s after the deletion of the AWSMachine at the earliest: ", limit.as_secs());
     assert!(message.contains(&wait), "{message}");
     assert!(message.contains("does not know the targets of load balancer api yet"), "{message}");
     let pass = scene.after(limit).await;

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use capa_api::common::Tags;
 use capa_api::machine::{AWSMachine, AppliedSecurityGroups};
 use capa_api::meta;
+use capa_cloud::is_reserved_tag;
 use serde_json::{Map, Value};
-
-use crate::tags::is_reserved;
 
 /// The tags to set and to remove.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ impl TagChange {
     pub(in crate::awsmachine) fn between(known: KnownTags<'_>, wanted: &Tags, name: &str) -> Self {
         let is_new = |key: &str, value: &String| known.applied(key) != Some(value) || known.is_pending(key);
         let mut set = owned(wanted.iter().filter(|(key, value)| is_new(key, value)));
-        let is_unwanted = |(key, _): &(&String, &String)| !wanted.contains_key(*key) && !is_reserved(key);
+        let is_unwanted = |(key, _): &(&String, &String)| !wanted.contains_key(*key) && !is_reserved_tag(key);
         let applied = known.applied.into_iter().flatten().filter(is_unwanted);
         let is_other = |(key, value): &(&String, &String)| known.applied(key) != Some(*value);
         let pending = known.pending.iter().filter(is_unwanted).filter(is_other);

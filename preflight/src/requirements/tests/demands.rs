@@ -17,7 +17,7 @@ pub(super) fn machines(name: &str, role: RoleOfMachines, replicas: i32, fields: 
         template: format!("AWSMachineTemplate/{name}"),
         role,
         replicas,
-        running: 0,
+        existing: 0,
         failure_domains: BTreeSet::new(),
         spec: serde_json::from_value(spec).unwrap(),
         user_data_bytes: None,

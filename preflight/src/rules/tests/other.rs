@@ -1,11 +1,11 @@
 //! Infrastructure that differs from the good one, and works.
 
-use capa_api::cluster::status::FindingSeverity::Warning;
+use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::network::NetworkSubnet;
 use serde_json::json;
 
 use super::bad::{balancer, default_route, found, group, machines, target_group};
-use crate::facts::{Facts, RouteTarget, Source, Zone};
+use crate::facts::{Facts, MachineDemand, RoleOfMachines, RouteTarget, Source, Zone};
 use crate::report::{Outcome, Selection, check};
 use crate::testing::{good, of_range};
 
@@ -53,7 +53,8 @@ const OTHER: [(&str, Change); 15] = [
     ("L4", edge_subnet),
     ("S4", |facts| {
         let workers = machines(facts, "workers");
-        (workers.replicas, workers.running) = (5_000, 4_999);
+        (workers.replicas, workers.existing) = (5_000, 4_999);
+        machines(facts, "pinned").existing = 10_000;
     }),
     // No machine is launched in a public subnet that is listed.
     ("S5", |facts| {
@@ -126,27 +127,73 @@ fn what_is_not_known_is_no_finding() {
     found(&mut of_owner.vpc_endpoints).clear();
     assert!(is_unknown("E2", &of_owner), "AWS shows endpoints of a shared VPC to its owner only");
     let mut filtered = good();
-    machines(&mut filtered, "workers").spec.additional_security_groups =
-        serde_json::from_value(json!([{"filters": [{"name": "tag:role", "values": ["node"]}]}])).unwrap();
+    let workers = filtered.demand.machines.iter_mut().filter(|machines| machines.role == RoleOfMachines::Worker);
+    for machines in workers {
+        machines.spec.additional_security_groups =
+            serde_json::from_value(json!([{"filters": [{"name": "tag:role", "values": ["node"]}]}])).unwrap();
+    }
     group(&mut filtered, "sg-0000000a").ingress.clear();
     assert!(is_unknown("G6", &filtered), "filters may find groups that admit the traffic");
+    group(&mut filtered, "sg-0000000b").ingress.remove(0);
+    assert!(is_unknown("G4", &filtered), "filters may find a group that is admitted");
+    group(&mut filtered, "sg-0000000b").ingress.clear();
+    assert!(matches!(outcome("G5", &filtered), Outcome::Failed(_)), "the control plane has no filters");
 }
 
 #[test]
-fn traffic_is_a_warning_while_no_template_is_known() {
+fn a_hint_names_templates_that_are_not_known() {
     for rule in ["G4", "G5", "G6", "G10", "L9"] {
         let mut facts = good();
-        facts.demand.machines.clear();
+        let is_control_plane = |machines: &MachineDemand| machines.role == RoleOfMachines::ControlPlane;
+        facts.demand.machines.retain(|machines| !is_control_plane(machines));
         facts.demand.runs_control_plane = true;
-        for id in ["sg-0000000a", "sg-0000000b"] {
+        for id in ["sg-0000000a", "sg-0000000b", "sg-0000000d"] {
             group(&mut facts, id).ingress.clear();
             group(&mut facts, id).egress.clear();
         }
-        group(&mut facts, "sg-0000000d").ingress.clear();
-        let selection = Selection { only: [rule.to_owned()].into(), ..Selection::default() };
-        let report = check(&facts, &selection);
-        let severities: Vec<_> = report.findings().map(|finding| finding.severity).collect();
-        assert!(!severities.is_empty() && severities.iter().all(|of| *of == Warning), "{rule}: {severities:?}");
+        let fixes = |facts: &Facts| -> Vec<String> {
+            let selection = Selection { only: [rule.to_owned()].into(), ..Selection::default() };
+            check(facts, &selection).findings().map(|finding| finding.fix.clone()).collect()
+        };
+        let has_hint =
+            |fix: &String| fix.ends_with("if machine templates name more security groups that do, skip the rule");
+        let unknown = fixes(&facts);
+        assert!(!unknown.is_empty() && unknown.iter().all(has_hint), "{rule}: {unknown:?}");
+        facts.demand.machines.extend(good().demand.machines.into_iter().filter(is_control_plane));
+        let known = fixes(&facts);
+        assert!(!known.is_empty() && !known.iter().any(has_hint), "{rule}: {known:?}");
+    }
+}
+
+#[test]
+fn only_some_address_of_the_internet_is_a_warning() {
+    let severity = |source: Source<String>, ports: (i32, i32)| {
+        let mut facts = good();
+        balancer(&mut facts).scheme = "internet-facing".to_owned();
+        let rule = &mut group(&mut facts, "sg-0000000d").ingress[0];
+        (rule.source, rule.traffic.ports) = (source, Some(ports));
+        let selection = Selection { only: ["L9".to_owned()].into(), ..Selection::default() };
+        check(&facts, &selection).findings().map(|finding| finding.severity).next()
+    };
+    let gateway = || Source::Cidr("203.0.113.7/32".to_owned());
+    assert_eq!(severity(gateway(), (6443, 6443)), Some(Warning));
+    assert_eq!(severity(gateway(), (443, 443)), Some(Blocking), "nobody is admitted");
+}
+
+#[test]
+fn a_load_balancer_that_is_not_the_endpoint_is_not_asked_for_machines() {
+    let mut facts = good();
+    let mut public = balancer(&mut facts).clone();
+    public.arn.push_str("-public");
+    public.name = "public".to_owned();
+    public.dns_name = "public.elb.eu-west-1.amazonaws.com".to_owned();
+    public.scheme = "internet-facing".to_owned();
+    target_group(&mut facts).load_balancer_arns.push(public.arn.clone());
+    found(&mut facts.load_balancers).push(public);
+    group(&mut facts, "sg-0000000a").egress =
+        vec![of_range("tcp", Some((443, 443)), "0.0.0.0/0"), of_range("-1", None, "10.0.0.0/16")];
+    for rule in ["G10", "L9"] {
+        assert_eq!(outcome(rule, &facts), Outcome::Passed, "{rule}");
     }
 }
 
@@ -173,6 +220,15 @@ fn subnets_without_ipv4_are_judged_by_ipv6() {
             }
         }
     }
+    let command = |facts: &Facts, rule: &str| {
+        let report = check(facts, &Selection { only: [rule.to_owned()].into(), ..Selection::default() });
+        report.findings().next().and_then(|finding| finding.command.clone()).expect("a command")
+    };
+    let mut closed = facts.clone();
+    group(&mut closed, "sg-0000000a").ingress.clear();
+    group(&mut closed, "sg-0000000a").egress.clear();
+    assert!(command(&closed, "G9").contains("Ipv6Ranges=[{CidrIpv6=2001:db8::/56}]"), "{}", command(&closed, "G9"));
+    assert!(command(&closed, "G10").contains("Ipv6Ranges=[{CidrIpv6=::/0}]"), "{}", command(&closed, "G10"));
     for rule in ["S4", "S5", "G4", "G9", "G10", "L9"] {
         assert_eq!(outcome(rule, &facts), Outcome::Passed, "{rule}");
     }

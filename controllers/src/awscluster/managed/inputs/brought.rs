@@ -9,13 +9,12 @@ use capa_api::common::Tags;
 use capa_api::conditions::Reason;
 use capa_api::meta;
 use capa_cloud::ec2::{RouteTable, Subnet};
-use capa_cloud::zone_type;
+use capa_cloud::{is_reserved_tag, zone_type};
 
 use super::{Known, WantedSubnet, problem, vpc_spec};
 use crate::awscluster::managed::layout::range;
 use crate::awscluster::managed::problem::Problem;
 use crate::awscluster::managed::reference::{Kind, Ref};
-use crate::tags::is_reserved;
 
 /// The recorded resource that has an id.
 fn recorded<'a>(resources: &'a [ClusterResource], kind: Kind, name: Option<&str>) -> Option<&'a ClusterResource> {
@@ -99,7 +98,7 @@ pub(super) fn own_tags_of_vpc(spec: &AWSClusterSpec, cluster: &str) -> Tags {
 pub(super) fn own_tags_of_subnet(spec: &AWSClusterSpec, cluster: &str, subnet: &SubnetSpec) -> Tags {
     let mut tags = subnet.tags.clone();
     if is_made_for(spec, cluster) {
-        tags.retain(|key, _| key == ASSOCIATION_TAG || !is_reserved(key));
+        tags.retain(|key, _| key == ASSOCIATION_TAG || !is_reserved_tag(key));
     }
     tags
 }

@@ -89,6 +89,9 @@ fn subnets() -> Vec<Bad> {
         bad_world("S2", "AWSMachineTemplate/workers", "failure domain eu-west-1d has no subnet", |facts| {
             machines(facts, "workers").failure_domains.insert("eu-west-1d".to_owned());
         }),
+        bad_world("S2", "AWSMachineTemplate/workers", "no subnet of the network is for the machines", |facts| {
+            facts.demand.network.subnets.iter_mut().for_each(|subnet| subnet.public = Some(true));
+        }),
         bad_world("S3", "control plane", "lie in eu-west-1a and eu-west-1b alone", |facts| {
             facts.demand.network.subnets.pop();
         }),
