@@ -365,6 +365,22 @@ fn a_terminated_instance_stays_terminated_after_ec2_forgets_it() {
 }
 
 #[test]
+fn a_write_changes_what_is_known_of_an_instance() {
+    let mut rig = Rig::listed(&[running("i-1")]);
+    rig.pass(60);
+    let listing = rig.call();
+    rig.informer.changed("i-1", |instance| instance.volume_ids = vec!["vol-1".to_owned()]);
+    rig.informer.changed("i-2", |_| panic!("nothing is known of the instance"));
+    let volumes = |rig: &mut Rig| match rig.watch("i-1") {
+        Observation::Seen(instance) => instance.volume_ids.clone(),
+        Observation::Absent | Observation::Unknown => Vec::new(),
+    };
+    assert_eq!(volumes(&mut rig), ["vol-1"]);
+    rig.end(listing, &[running("i-1")]);
+    assert_eq!(volumes(&mut rig), ["vol-1"], "the listing began before the write");
+}
+
+#[test]
 fn a_stale_read_does_not_revive_a_terminated_instance() {
     let mut rig = Rig::listed(&[running("i-1")]);
     rig.informer.changed_state("i-1", InstanceState::ShuttingDown);

@@ -51,9 +51,15 @@ fn a_promised_turn_is_rounded_up_to_a_nanosecond() {
 }
 
 #[test]
-fn each_listing_of_listeners_uses_the_rate_of_its_action() {
-    let flow = Flow::Session("one".into());
-    let call = CallRequest::listeners(&flow, "api");
-    assert_eq!(call.action, "DescribeListeners");
-    assert_eq!(call.caller, caller("api"));
+fn each_lookup_of_load_balancing_uses_the_rate_of_its_action() {
+    let (flow, arns) = (Flow::Session("one".into()), ["arn:a".to_owned(), "arn:b".to_owned()]);
+    for (call, action, of) in [
+        (CallRequest::load_balancer(&flow, "api"), "DescribeLoadBalancers", "api"),
+        (CallRequest::listeners(&flow, "api"), "DescribeListeners", "api"),
+        (CallRequest::target_groups(&flow, &arns), "DescribeTargetGroups", "arn:a arn:b"),
+        (CallRequest::target_groups_in(&flow, "vpc-1"), "DescribeTargetGroups", "vpc-1"),
+        (CallRequest::target_group_tags(&flow, &arns), "DescribeTags", "arn:a arn:b"),
+    ] {
+        assert_eq!((call.action, call.caller), (action, caller(of)));
+    }
 }
