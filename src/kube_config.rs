@@ -16,8 +16,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 const MAX_SILENCE: Duration = Duration::from_secs(300);
 
 /// The configuration of this kubeconfig, or else of the default kubeconfig (`KUBECONFIG`, or ~/.kube/config), or else
-/// of the service account of the pod. A kubeconfig that cannot be used is not replaced, because the pod may be in
-/// another cluster than the one that is meant.
+/// of the service account of the pod. A kubeconfig that `KUBECONFIG` names, or that can be read, is not replaced if it
+/// cannot be used, because the pod may be in another cluster than the one that is meant.
 ///
 /// # Errors
 /// No configuration is there, or the kubeconfig cannot be used.
@@ -72,6 +72,7 @@ mod tests {
             (unreadable(ErrorKind::NotFound), Some(OsStr::new("")), false),
             (unreadable(ErrorKind::NotFound), named, true),
             (unreadable(ErrorKind::PermissionDenied), None, false),
+            (unreadable(ErrorKind::NotADirectory), None, false),
             (unreadable(ErrorKind::PermissionDenied), named, true),
             (KubeconfigError::CurrentContextNotSet, None, true),
             (KubeconfigError::CurrentContextNotSet, named, true),

@@ -72,14 +72,22 @@ impl Facts {
 }
 
 impl Facts {
-    /// The load balancers behind the endpoint of the control plane: those with its name, or else all of them, because
-    /// the endpoint may be another name for them.
+    /// The load balancers behind the endpoint of the control plane: those with its name, or else all that listen on its
+    /// port, because the endpoint may be another name for them.
     pub(crate) fn endpoint_balancers(&self) -> Result<Vec<&LoadBalancer>, Skipped> {
         let all = self.the_load_balancers()?;
         let host = self.demand.endpoint.as_ref().map(|endpoint| endpoint.host.as_str()).unwrap_or_default();
         let is_named = |balancer: &&&LoadBalancer| balancer.dns_name.eq_ignore_ascii_case(host);
         let named: Vec<_> = all.iter().filter(is_named).copied().collect();
-        Ok(if named.is_empty() { all } else { named })
+        if !named.is_empty() {
+            return Ok(named);
+        }
+        let port = self.demand.endpoint.as_ref().map_or(self.demand.api_port, |endpoint| endpoint.port);
+        let listens = |balancer: &&LoadBalancer| {
+            let listeners = balancer.listeners.found();
+            listeners.is_none_or(|listeners| listeners.iter().any(|listener| listener.port == port))
+        };
+        Ok(all.into_iter().filter(listens).collect())
     }
 }
 

@@ -109,6 +109,17 @@ pub(crate) fn allow<'a>(rules: impl IntoIterator<Item = &'a Rule<String>>, traff
     names_group || (!peer.ranges.is_empty() && peer.ranges.iter().all(has_range))
 }
 
+/// The template whose filters may find a group of the peer that one of the rules names.
+pub(crate) fn filters_of_peer<'a, 'p>(
+    rules: impl IntoIterator<Item = &'a Rule<String>>,
+    traffic: Traffic,
+    peer: &Peer<'p>,
+) -> Option<&'p str> {
+    let mut fitting = rules.into_iter().filter(|rule| covers(rule, traffic));
+    let names_group = fitting.any(|rule| matches!(rule.source, Source::Group(_)));
+    peer.found_by.filter(|_| names_group)
+}
+
 /// The rules for incoming packets of several groups, which apply together.
 pub(crate) fn ingress<'a>(groups: &'a [&'a SecurityGroup]) -> impl Iterator<Item = &'a Rule<String>> {
     groups.iter().flat_map(|group| &group.ingress)

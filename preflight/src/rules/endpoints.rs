@@ -6,8 +6,8 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
 use crate::facts::{Facts, Subnet, VpcEndpoint};
 use crate::lookup::{default_destination, ranges};
-use crate::reach::{Peer, Traffic, allow, ingress};
-use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
+use crate::reach::{Peer, Traffic, allow, filters_of_peer, ingress};
+use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 use crate::rules::security_groups::{certain, machines, of_known_groups};
 
 /// Services whose VPC endpoints nodes need if there is no other way out of the VPC, with the type of the endpoint.
@@ -77,54 +77,50 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
     for subnet in &without_route {
         missing.extend(missing_services(facts, subnet)?);
     }
-    let region = &facts.demand.region;
-    let mut problems: Vec<Problem> = SERVICES
-        .iter()
-        .filter(|(service, _)| missing.contains(service))
-        .map(|(service, endpoint_type)| {
-            let more = match *endpoint_type {
-                "Gateway" => "--route-table-ids <tables>",
-                _ => "--private-dns-enabled --subnet-ids <subnets> --security-group-ids <groups>",
-            };
-            let prefix = if region.starts_with("cn-") && *service != "s3" { "cn." } else { "" };
-            Problem::new(
-                *service,
-                format!("{} has no usable endpoint of {service}", vpc.id),
-                "create the endpoint; an interface endpoint needs private DNS, a gateway endpoint the route table",
-            )
-            .fixed_by(facts.aws(&format!(
-                "ec2 create-vpc-endpoint --vpc-id {} --service-name {prefix}com.amazonaws.{region}.{service} \
-                 --vpc-endpoint-type {endpoint_type} {more}",
-                vpc.id
-            )))
-        })
-        .collect();
-    problems.extend(closed_endpoints(facts, &without_route)?);
-    Ok(problems)
+    let missing = SERVICES.iter().filter(|(service, _)| missing.contains(service));
+    let missing = missing.map(|(service, kind)| Ok(Some(no_endpoint(facts, &vpc.id, service, kind))));
+    let nodes = Peer { ranges: ranges(without_route.iter().copied()), ..machines(facts, None)? };
+    let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
+    let of_nodes = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
+    let of_nodes = of_nodes.filter(|endpoint| endpoint.endpoint_type == "Interface");
+    of_each(missing.chain(of_nodes.map(|endpoint| closed_endpoint(facts, endpoint, &nodes))))
 }
 
-/// Interface endpoints to which the nodes may not connect.
-fn closed_endpoints(facts: &Facts, subnets: &[&Subnet]) -> Checked {
-    let nodes = Peer { ranges: ranges(subnets.iter().copied()), ..machines(facts, None)? };
-    let mut problems = Vec::new();
-    let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
-    let wanted = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
-    for endpoint in wanted.filter(|endpoint| endpoint.endpoint_type == "Interface") {
-        let ids: BTreeSet<&str> = endpoint.security_group_ids.iter().map(String::as_str).collect();
-        let groups = facts.groups(&ids)?;
-        if groups.is_empty() || allow(ingress(&groups), Traffic::tcp(443), &nodes) {
-            continue;
-        }
-        certain(nodes.found_by)?;
-        let message = format!("the security groups of {} do not admit TCP 443 from nodes", endpoint.id);
-        let group = ids.iter().next().copied().unwrap_or_default();
-        let range = nodes.ranges.first().copied().unwrap_or_default();
-        let problem = Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes");
-        let rule = Traffic::tcp(443).parameters_with(range);
-        let command = format!("ec2 authorize-security-group-ingress --group-id {group} {rule}");
-        problems.push(of_known_groups(facts, problem).fixed_by(facts.aws(&command)));
+/// The problem that a VPC has no usable endpoint of a service.
+fn no_endpoint(facts: &Facts, vpc: &str, service: &str, kind: &str) -> Problem {
+    let region = &facts.demand.region;
+    let more = match kind {
+        "Gateway" => "--route-table-ids <tables>",
+        _ => "--private-dns-enabled --subnet-ids <subnets> --security-group-ids <groups>",
+    };
+    let prefix = if region.starts_with("cn-") && service != "s3" { "cn." } else { "" };
+    Problem::new(
+        service,
+        format!("{vpc} has no usable endpoint of {service}"),
+        "create the endpoint; an interface endpoint needs private DNS, a gateway endpoint the route table",
+    )
+    .fixed_by(facts.aws(&format!(
+        "ec2 create-vpc-endpoint --vpc-id {vpc} --service-name {prefix}com.amazonaws.{region}.{service} \
+         --vpc-endpoint-type {kind} {more}"
+    )))
+}
+
+/// The problem that nodes may not connect to an interface endpoint.
+fn closed_endpoint(facts: &Facts, endpoint: &VpcEndpoint, nodes: &Peer<'_>) -> Result<Option<Problem>, Skipped> {
+    let ids: BTreeSet<&str> = endpoint.security_group_ids.iter().map(String::as_str).collect();
+    let groups = facts.groups(&ids)?;
+    let https = Traffic::tcp(443);
+    if groups.is_empty() || allow(ingress(&groups), https, nodes) {
+        return Ok(None);
     }
-    Ok(problems)
+    certain(filters_of_peer(ingress(&groups), https, nodes))?;
+    let message = format!("the security groups of {} do not admit TCP 443 from nodes", endpoint.id);
+    let group = ids.iter().next().copied().unwrap_or_default();
+    let range = nodes.ranges.first().copied().unwrap_or_default();
+    let problem = Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes");
+    let rule = https.parameters_with(range);
+    let command = format!("ec2 authorize-security-group-ingress --group-id {group} {rule}");
+    Ok(Some(of_known_groups(facts, problem).fixed_by(facts.aws(&command))))
 }
 
 fn control_plane_endpoint(facts: &Facts) -> Checked {

@@ -7,7 +7,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use super::security_groups::{admits, certain, machines, machines_by_role, of_known_groups};
 use super::traffic::endpoint_port;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
-use crate::reach::{Peer, Traffic, allow, covers, ingress};
+use crate::reach::{Peer, Traffic, allow, covers, filters_of_peer, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
@@ -383,11 +383,11 @@ fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Prob
     } else {
         ("machines", machines_by_role(facts)?)
     };
-    let mut closed = peers.iter().filter(|peer| !allow(ingress(&groups), traffic, peer));
-    let Some(peer) = closed.next() else {
+    let closed = peers.iter().filter(|peer| !allow(ingress(&groups), traffic, peer));
+    let Some(peer) = closed.min_by_key(|peer| filters_of_peer(ingress(&groups), traffic, peer).is_some()) else {
         return Ok(None);
     };
-    certain(peer.found_by)?;
+    certain(filters_of_peer(ingress(&groups), traffic, peer))?;
     let group = ids.iter().next().copied().unwrap_or_default();
     let message = format!("the security groups of {} do not admit {} from {from}", balancer.name, traffic.text());
     let fix =

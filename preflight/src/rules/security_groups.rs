@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net};
 use super::traffic::{self, Flow, Side};
 use crate::facts::{DhcpOptions, Facts, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP, RoleOfMachines, SecurityGroup};
 use crate::lookup::{DEFAULT_ROUTE, ranges};
-use crate::reach::{Peer, Traffic, allow, egress, ingress};
+use crate::reach::{Peer, Traffic, allow, egress, filters_of_peer, ingress};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum number of security groups of a network interface, and of rules of a security group, unless the account has
@@ -165,6 +165,11 @@ pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Grou
     existing.collect()
 }
 
+/// The template whose filters may find a group that admits the traffic, or one that is admitted.
+fn filters<'a>(set: &Groups<'a>, traffic: Traffic, peer: &Peer<'a>) -> Option<&'a str> {
+    set.found_by.or_else(|| filters_of_peer(ingress(&set.groups), traffic, peer))
+}
+
 /// What groups do not admit or allow is unknown if a template names more groups by filters.
 pub(super) fn certain(found_by: Option<&str>) -> Result<(), Skipped> {
     match found_by {
@@ -195,12 +200,11 @@ pub(super) fn admits(
     (name, peer): (&str, &Peer<'_>),
 ) -> Result<Option<Problem>, Skipped> {
     let sets = group_sets(facts, role)?;
-    let mut refusing: Vec<_> = sets.iter().filter(|set| !allow(ingress(&set.groups), traffic, peer)).collect();
-    refusing.sort_by_key(|set| set.found_by.is_some());
-    let Some(set) = refusing.first() else {
+    let refusing = sets.iter().filter(|set| !allow(ingress(&set.groups), traffic, peer));
+    let Some(set) = refusing.min_by_key(|set| filters(set, traffic, peer).is_some()) else {
         return Ok(None);
     };
-    certain(set.found_by.or(peer.found_by))?;
+    certain(filters(set, traffic, peer))?;
     let ids: Vec<&str> = set.groups.iter().map(|group| group.id.as_str()).collect();
     let of = match role {
         RoleOfMachines::ControlPlane => "control plane machines",
@@ -403,13 +407,16 @@ fn outgoing(facts: &Facts) -> Checked {
             let of_role = traffic::outgoing(&facts.demand).into_iter();
             let of_role = of_role.filter(|flow| flow.rule == "G10" && flow.role == role);
             let wanted = of_role.map(|flow| (flow.traffic, peer_of(flow.side)));
+            let of_peer =
+                |traffic: Traffic, peer: &Peer<'_>| filters_of_peer(egress(&set.groups), traffic, peer).is_some();
             let refused = wanted
                 .chain((!dns_servers.is_empty()).then(|| dns.clone()))
-                .find(|(traffic, (peer, _))| !allow(egress(&set.groups), *traffic, peer));
+                .filter(|(traffic, (peer, _))| !allow(egress(&set.groups), *traffic, peer))
+                .min_by_key(|(traffic, (peer, _))| of_peer(*traffic, peer));
             answers.push(
                 refused
                     .map(|(traffic, (peer, name))| {
-                        certain(set.found_by.or(peer.found_by))?;
+                        certain(set.found_by.or_else(|| filters_of_peer(egress(&set.groups), traffic, &peer)))?;
                         Ok(egress_problem(facts, &set.groups, traffic, (name, &peer)))
                     })
                     .transpose(),

@@ -36,8 +36,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "S2",
         category: Subnets,
         severity: Blocking,
-        title: "Every subnet lies in its declared zone, and every failure domain of machines has a subnet",
-        breaks: "Machines of the failure domain wait for ever.",
+        title: "Every subnet lies in its declared zone, and machines have a subnet in each of their failure domains",
+        breaks: "Machines without a subnet wait for ever.",
         shown_by: ShownBy::Moto,
         check: zones,
     },
@@ -156,7 +156,8 @@ fn zones(facts: &Facts) -> Checked {
             facts.subnets_of(Some(machines.role))?.into_iter().map(|subnet| subnet.zone.as_str()).collect();
         let network = &facts.demand.network;
         let in_domains = machines.failure_domains.iter().all(|zone| served.contains(zone.as_str()));
-        if in_domains && !network.subnets.is_empty() && machines.subnet_ids(network).is_empty() {
+        let takes_network = !machines.spec.names_subnet() && !network.subnets.is_empty();
+        if in_domains && takes_network && machines.subnet_ids(network).is_empty() {
             let message = format!("no subnet of the network is for the machines of {}", machines.template);
             let fix = "add a subnet for their role; machines with publicIP: true use public subnets, others do not";
             problems.push(Problem::new(&machines.template, message, fix));
@@ -234,12 +235,9 @@ fn addresses(facts: &Facts) -> Checked {
     Ok(problems.into_iter().map(|problem| problem.fixed_by(command.clone())).collect())
 }
 
-/// The number of machines that have no addresses yet. Those that exist may be in another subnet than the template names
-/// by now.
+/// The number of machines that have no addresses yet.
 fn missing(machines: &MachineDemand) -> i32 {
-    let names_subnet = machines.spec.subnet.is_some();
-    let existing = if names_subnet { 0 } else { machines.existing };
-    machines.replicas.saturating_sub(existing).max(0)
+    machines.replicas.saturating_sub(machines.existing).max(0)
 }
 
 /// Subnets that contain load balancers of the cluster, or in which the cloud controller may create them.

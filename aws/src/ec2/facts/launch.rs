@@ -56,8 +56,8 @@ impl DryRunCalls for Ec2Calls {
     }
 }
 
-/// The tags of a launch on which permissions may depend: the user's, and those of the provider that do not name the
-/// machine.
+/// The tags of a launch on which permissions may depend: the user's, and those of the provider, as far as they are known
+/// without a machine.
 fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
     let cluster = [meta::cluster_tag(&demand.cluster_tag), meta::kubernetes_cluster_tag(&demand.cluster_tag)];
     let of_users = demand.network.additional_tags.iter().chain(&machines.spec.additional_tags);

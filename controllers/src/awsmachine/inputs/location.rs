@@ -360,7 +360,7 @@ pub(in crate::awsmachine) fn account_of_lost_attempt<'a>(
 }
 
 /// The targets of a machine, with the target groups behind each load balancer in place of its name, and the problem of
-/// the first load balancer whose target groups are not known. Workers have no targets, so nothing is looked up for
+/// a load balancer whose target groups are not known. Workers have no targets, so nothing is looked up for
 /// them.
 async fn resolve_targets(
     targets: Vec<ControlPlaneTarget>,
@@ -379,5 +379,7 @@ async fn resolve_targets(
     let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
     resolved.retain(|target| target.load_balancer_name.is_none());
     let excess = keep_allowed_count(&mut resolved, "controlPlaneTargets of the network, in its source");
-    (resolved, problems.into_iter().chain(excess).next())
+    // A deletion waits for what may be known soon, whatever else is wrong.
+    let stays = |problem: &Problem| matches!(problem.reason, Reason::NotFound | Reason::InvalidSpec);
+    (resolved, problems.into_iter().chain(excess).min_by_key(stays))
 }

@@ -13,7 +13,7 @@ use crate::testing::{good, of_range};
 type Change = fn(&mut Facts);
 
 /// Changes that keep a rule.
-const OTHER: [(&str, Change); 15] = [
+const OTHER: [(&str, Change); 16] = [
     ("G11", |facts| {
         // Each template has a group of its own with the tag.
         let tags = group(facts, "sg-0000000a").tags.clone();
@@ -55,6 +55,14 @@ const OTHER: [(&str, Change); 15] = [
         let workers = machines(facts, "workers");
         (workers.replicas, workers.existing) = (5_000, 4_999);
         machines(facts, "pinned").existing = 10_000;
+    }),
+    // The subnet is found by filters.
+    ("S2", |facts| {
+        facts.demand.network.subnets.iter_mut().for_each(|subnet| subnet.public = Some(true));
+        for machines in facts.demand.machines.iter_mut().filter(|machines| machines.spec.subnet.is_none()) {
+            let filters = json!({"filters": [{"name": "tag:tier", "values": ["private"]}]});
+            machines.spec.subnet = serde_json::from_value(filters).unwrap();
+        }
     }),
     // No machine is launched in a public subnet that is listed.
     ("S5", |facts| {
@@ -138,6 +146,11 @@ fn what_is_not_known_is_no_finding() {
     assert!(is_unknown("G4", &filtered), "filters may find a group that is admitted");
     group(&mut filtered, "sg-0000000b").ingress.clear();
     assert!(matches!(outcome("G5", &filtered), Outcome::Failed(_)), "the control plane has no filters");
+    found(&mut filtered.vpc_endpoints)[4].has_private_dns = false;
+    group(&mut filtered, "sg-0000000e").ingress[0].source = Source::Group("sg-00000099".to_owned());
+    assert!(matches!(outcome("E2", &filtered), Outcome::Failed(found) if found.len() == 1), "an endpoint is missing");
+    group(&mut filtered, "sg-0000000d").ingress.clear();
+    assert!(matches!(outcome("L9", &filtered), Outcome::Failed(_)), "no rule names a group");
 }
 
 #[test]
