@@ -310,13 +310,12 @@ impl Invariants {
         let book = self.book_mut(of);
         let is_recorded = book.recorded.contains(token);
         let parameters = (subnet.to_owned(), hash);
-        let first = book.asked.entry(token.to_owned()).or_insert_with(|| parameters.clone());
-        let first = first.0.clone();
+        let first = book.asked.entry(token.to_owned()).or_insert_with(|| parameters.clone()).clone();
         if !is_recorded {
             self.violate(now, format!("RunInstances was called with token {token} before it was recorded"));
         }
-        if first != parameters.0 {
-            self.violate(now, format!("token {token} was used in {first} and in {subnet}"));
+        if first != parameters {
+            self.violate(now, format!("token {token} was used with {first:?} and with {parameters:?}"));
         }
     }
 

@@ -40,6 +40,7 @@ pub fn quota(action: &str) -> Quota {
         "RunInstances" => (rate(5, 2), Some(rate(1000, 2))),
         "TerminateInstances" => (rate(100, 5), Some(rate(1000, 20))),
         "CreateTags" | "DeleteTags" => (rate(100, 10), None),
+        "CreateNatGateway" | "DeleteNatGateway" => (rate(10, 1), None),
         "RegisterTargets"
         | "DeregisterTargets"
         | "RegisterInstancesWithLoadBalancer"

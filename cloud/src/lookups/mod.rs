@@ -46,6 +46,8 @@ pub enum LookupAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupBatch {
     pub(crate) began: Epoch,
+    /// The time at which the call began.
+    began_at: Duration,
     names: BTreeSet<String>,
     /// The machines, each with the number of its request.
     requests: Vec<(MachineKey, u64)>,
@@ -97,6 +99,8 @@ pub(crate) struct Lookups {
     failure: Option<CloudError>,
     /// Number of failures in a row.
     failures: u32,
+    /// The time of the last failure that was counted.
+    failed_at: Duration,
     /// The time before which no call is made after a failure.
     not_before: Duration,
     replacements: u64,
@@ -113,6 +117,7 @@ impl Lookups {
             under_way: 0,
             failure: None,
             failures: 0,
+            failed_at: Duration::ZERO,
             not_before: Duration::ZERO,
             replacements: 0,
         }
@@ -176,7 +181,7 @@ impl Lookups {
         }
         self.under_way += 1;
         self.last_call = Some(now);
-        Some(LookupBatch { began: epoch(), names, requests })
+        Some(LookupBatch { began: epoch(), began_at: now, names, requests })
     }
 
     /// Processes the answer of a call.
@@ -200,8 +205,12 @@ impl Lookups {
         match answer {
             Ok(_) => self.recover(),
             Err(error) => {
-                self.not_before = now + self.pause(error.class);
-                self.failures = self.failures.saturating_add(1);
+                // Calls that were under way together count once.
+                if self.failures == 0 || batch.began_at >= self.failed_at {
+                    self.not_before = now + self.pause(error.class);
+                    self.failures = self.failures.saturating_add(1);
+                    self.failed_at = now;
+                }
                 self.failure = Some(error.clone());
             }
         }

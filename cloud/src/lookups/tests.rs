@@ -226,6 +226,24 @@ fn a_failed_call_is_repeated_for_all_and_told_once() {
 }
 
 #[test]
+fn calls_that_failed_together_count_once() {
+    let mut rig = rig();
+    for number in 0..450 {
+        rig.look_up(&format!("m-{number}"));
+    }
+    rig.now += seconds(0.2);
+    let batches: Vec<_> = std::iter::from_fn(|| rig.lookups.begin(rig.now, Epoch::default)).collect();
+    rig.now += seconds(1.0);
+    for batch in batches {
+        rig.end(batch, &Err(error("UnauthorizedOperation")));
+    }
+    assert_eq!(rig.lookups.next_due(), Some(rig.now + seconds(15.0)));
+    let again = rig.after(15.0).unwrap();
+    rig.end(again, &Err(error("UnauthorizedOperation")));
+    assert_eq!(rig.lookups.next_due(), Some(rig.now + seconds(45.0)));
+}
+
+#[test]
 fn other_credentials_end_the_pause_after_a_failure() {
     let mut rig = rig();
     rig.look_up("a");

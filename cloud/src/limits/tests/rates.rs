@@ -22,6 +22,14 @@ fn elastic_load_balancing_has_its_own_rates() {
 }
 
 #[test]
+fn nat_gateways_have_a_lower_rate_than_other_writes() {
+    for action in ["CreateNatGateway", "DeleteNatGateway"] {
+        assert_eq!(quota(action).requests, Rate { burst: 10, refill: 1 }, "{action}");
+    }
+    assert_eq!(quota("CreateSubnet").requests, Rate { burst: 50, refill: 5 });
+}
+
+#[test]
 fn managers_with_halves_of_a_rate_stay_within_the_whole() {
     let half: Share = "0.5".parse().unwrap();
     for action in [LAUNCH, DESCRIBE] {
