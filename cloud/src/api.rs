@@ -74,6 +74,9 @@ pub trait MachineCloud: Reads {
     fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
         Ok(())
     }
+    /// Gives up the machine's turn to launch, or its place in the queue, so that other machines launch earlier.
+    /// Default: there is no queue.
+    fn release_launch(&self, _machine: &MachineKey) {}
     /// Stores a part of a machine's bootstrap data. The part replaces an existing secret of the same name: the name
     /// contains the UID of the AWSMachine, so that the existing secret belongs to the same machine.
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError>;

@@ -27,6 +27,9 @@ pub use share::{AccountShares, ParseShareError, Share, Shares};
 
 use crate::{ClusterKey, MachineKey, Query};
 
+/// The action that launches an instance.
+const RUN_INSTANCES: &str = "RunInstances";
+
 /// The purpose of a call, the most urgent first. The priority orders calls of the same action only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
@@ -144,7 +147,7 @@ impl CallRequest {
     /// A launch of a machine's instance.
     pub fn launch(flow: &Flow, machine: &MachineKey) -> Self {
         Self {
-            action: "RunInstances",
+            action: RUN_INSTANCES,
             flow: flow.clone(),
             caller: Caller::Machine(machine.clone()),
             priority: Priority::Launch,
@@ -211,6 +214,13 @@ impl Limiter {
     pub fn forget(&mut self, caller: &Caller) {
         for bucket in self.buckets.values_mut() {
             bucket.forget(caller);
+        }
+    }
+
+    /// Removes a machine that does not launch its instance for now, and returns the tokens of its unused turn.
+    pub fn release_launch(&mut self, machine: &MachineKey) {
+        if let Some(bucket) = self.buckets.get_mut(RUN_INSTANCES) {
+            bucket.forget(&Caller::Machine(machine.clone()));
         }
     }
 

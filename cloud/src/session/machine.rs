@@ -235,6 +235,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.reserve_launch(machine)
     }
 
+    fn release_launch(&self, machine: &MachineKey) {
+        self.driver.rates().release_launch(machine);
+    }
+
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
         self.check_credentials(SecretActions::of(&secret.store).create)?;
         if !self.driver.act(|state, _| state.is_taken(machine, secret)) {

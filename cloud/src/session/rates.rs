@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::limits::{CallRequest, Caller, Flow, Limiter, Shares};
-use crate::{CloudError, ErrorClass, Query};
+use crate::{CloudError, ErrorClass, MachineKey, Query};
 
 type SharedLimiter = Arc<Mutex<Limiter>>;
 
@@ -160,6 +160,11 @@ impl RateLimiter {
         let time = self.limits.limiter_time(now);
         limiter.lock().charge(action, time);
         self.permit(action, limiter, time)
+    }
+
+    /// Releases the turn of a machine to launch its instance.
+    pub fn release_launch(&self, machine: &MachineKey) {
+        self.limiter().lock().release_launch(machine);
     }
 
     /// Releases the turns of a caller that makes no more calls.

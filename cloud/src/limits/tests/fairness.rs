@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 
-use super::super::queue::Queue;
 use super::*;
 use crate::ClusterKey;
 

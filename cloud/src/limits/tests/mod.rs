@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
 
+use super::queue::{Cost, Queue};
 use super::*;
 
 const LAUNCH: &str = "RunInstances";
@@ -175,6 +176,36 @@ fn a_reserved_turn_waits_for_its_call() {
     assert_eq!(drain(&mut limiter, LAUNCH, Duration::ZERO), 1, "what is given up is there again");
     assert_eq!(drain(&mut limiter, LAUNCH, seconds(1.0)), 2);
     assert_eq!(drain(&mut limiter, LAUNCH, seconds(10.5)), 5, "and what is not used in ten seconds");
+}
+
+#[test]
+fn a_turn_is_reserved_for_exactly_ten_seconds() {
+    let (mut queue, request) = (Queue::default(), launch("a"));
+    queue.join(&request, Duration::ZERO);
+    queue.grant(&request, seconds(100.0));
+    for now in [100.0, 105.0, 110.0] {
+        assert_eq!(queue.expire(seconds(now)), Cost::default(), "{now}");
+        assert!(queue.is_granted(&request), "{now}");
+    }
+    let unused = Cost { requests: 1, instances: 1 };
+    assert_eq!(queue.expire(seconds(110.001)), unused);
+    assert!(!queue.is_granted(&request));
+}
+
+#[test]
+fn a_machine_gives_up_its_turn_to_launch_only() {
+    let mut limiter = half();
+    let machine = MachineKey { namespace: "default".into(), name: "m".into() };
+    let flow = Flow::Session("a".into());
+    let (launch_of_machine, update) =
+        (CallRequest::launch(&flow, &machine), CallRequest::update("CreateTags", &flow, &machine));
+    assert_eq!(limiter.reserve(&launch_of_machine, Duration::ZERO), Ok(()));
+    assert_eq!(limiter.reserve(&update, Duration::ZERO), Ok(()));
+    drain(&mut limiter, "CreateTags", Duration::ZERO);
+    limiter.release_launch(&machine);
+    assert_eq!(drain(&mut limiter, LAUNCH, Duration::ZERO), 2, "the turn is there again");
+    assert_eq!(drain(&mut limiter, "CreateTags", Duration::ZERO), 0, "the other turn stays reserved");
+    assert_eq!(limiter.acquire(&update, Duration::ZERO), Ok(()));
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(super) async fn find_before(
     let shared = shared_lookup(scope, decision);
     if takes_turn && refused.is_none() {
         take_turn(scope, decision, shared.as_ref(), context)?;
+    } else {
+        inputs.location.cloud.release_launch(&scope.key());
     }
     if plan.look_up != LookUp::No {
         match look_up(scope, decision, shared.as_ref(), context).await {
@@ -221,6 +223,16 @@ const AWAITS_FIRST: &str = "EC2 is asked for the first instance of this template
 /// Why a pass ends early: the turn in the request rates comes within a second, and nobody needs to see this wait.
 const AWAITS_TURN: &str = "the launch has its turn in the request rates of AWS within a second";
 
+/// A machine that waits for its turn longer than this asks again earlier: its turn may have moved to an earlier time,
+/// because machines before it were deleted, and EC2 may have refused the kind of the machine meanwhile.
+const LONG_WAIT: Duration = Duration::from_mins(2);
+
+/// The time after which a machine whose turn comes after `turn_in` asks again. The passes of thousands of machines that
+/// wait for an hour must not cost more than their launches.
+fn asks_again(turn_in: Duration) -> Duration {
+    turn_in.min(LONG_WAIT.max(turn_in / 4))
+}
+
 /// Takes the turn of a machine. `shared` is the lookup that precedes the launch: a machine that waits asks for it, so
 /// that machines that wait at the same time share it.
 ///
@@ -246,7 +258,11 @@ fn take_turn(
         }
         // A launch that waits for its turn is not an open attempt, because nothing is recorded yet.
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, error.to_string());
-        return Err(Blocked::new(waiting, retry::after(&error)).into());
+        let next = match retry::after(&error) {
+            Next::Deferred(turn_in) => Next::Deferred(asks_again(turn_in)),
+            next => next,
+        };
+        return Err(Blocked::new(waiting, next).into());
     }
     if !matches!(plan.step, LaunchStep::Record(_)) {
         return Ok(());
@@ -255,6 +271,7 @@ fn take_turn(
     match context.memory.begin_kind(inputs.kind, scope.uid(), now, &context.timing) {
         Permission::Granted => Ok(()),
         Permission::Refused(condition, _) => {
+            cloud.release_launch(&scope.key());
             Err(refusal::shown_of_kind(scope, inputs.kind, *condition, context).into())
         }
         Permission::Waits => {

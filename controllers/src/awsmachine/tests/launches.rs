@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::conditions::ConditionType;
 use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_api::meta;
-use capa_cloud::Timing;
+use capa_cloud::{MachineKey, Timing};
 use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -156,6 +156,39 @@ async fn a_turn_that_comes_within_a_second_is_not_shown() {
     assert!(turn(&waiting) <= Duration::from_secs(1));
     assert_eq!(waiting.condition(INSTANCE_READY), first.condition(INSTANCE_READY), "no status is written");
     let launched = scene.after(turn(&waiting)).await;
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000003"));
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_long_asks_again_earlier() {
+    let scene = Scene::new();
+    let others = BURST + 300;
+    launch_others(&scene, others).await;
+    let waiting = scene.pass().await;
+    assert_eq!(turn(&waiting), Duration::from_mins(2), "its turn comes later");
+    // The machines before it are deleted.
+    for number in BURST..others {
+        scene.context.clouds.forget(&MachineKey { namespace: "team-a".into(), name: format!("other-{number}") });
+    }
+    let launched = scene.after(turn(&waiting)).await;
+    assert_eq!(launched.launch().instance_id(), Some("i-00000000000000003"));
+}
+
+#[tokio::test]
+async fn machines_of_a_refused_template_do_not_hold_up_others() {
+    let scene = Scene::new();
+    launch_others(&scene, BURST).await;
+    let refused: Vec<_> = (0..50).map(|number| format!("refused-{number}")).collect();
+    for name in &refused {
+        scene.add(name, "bootstrap: {dataSecretName: boot}", &SPEC.replace("ami-00000001", "ami-00000009"));
+        scene.pass_over(name).await.unwrap();
+    }
+    assert!(turn(&scene.pass().await) > Duration::from_secs(20));
+    scene.kubernetes.advance(Duration::from_secs(1));
+    for name in &refused {
+        assert_eq!(scene.pass_over(name).await.unwrap().condition(INSTANCE_READY), "False/NotFound", "{name}");
+    }
+    let launched = scene.after(Duration::from_secs(1)).await;
     assert_eq!(launched.launch().instance_id(), Some("i-00000000000000003"));
 }
 
