@@ -355,6 +355,12 @@ impl Invariants {
             let text = format!("leaked: {id} was launched for {machine}, which is gone");
             self.violate(outside.now, text);
         }
+        let uid = object.and_then(|object| object.metadata.uid.as_deref());
+        let first = uid.and_then(|uid| self.book(of).published.get(uid));
+        if let Some(first) = first.filter(|first| !first.ends_with(id)) {
+            let text = format!("second: {id} was launched for {machine}, which has had {first}");
+            self.violate(outside.now, text);
+        }
         machine_number(&object?.name_any())
     }
 
