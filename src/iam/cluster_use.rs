@@ -74,6 +74,7 @@ impl ClusterUse {
         name("ipv4pool-ec2", are_known, of_machines(|spec| spec.elastic_ip_pool.as_ref()?.public_ipv4_pool.as_ref()));
         let interfaces = machines().flat_map(|spec| &spec.network_interfaces);
         name("network-interface/eni-*", are_known, interfaces.cloned().collect());
+        name("spot-instances-request", are_known && !demand.has_spot_machines(), BTreeSet::new());
         let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
         name("targetgroup", targets_are_known, arns.map(|(_, rest)| rest.to_owned()).collect());
         name("loadbalancer", targets_are_known, classic.clone());
@@ -118,7 +119,6 @@ impl ClusterUse {
             ("GetObject", keeps_objects && presigns),
             ("DescribeKeyPairs", checks),
             ("DescribeAvailabilityZones", checks),
-            ("DescribeDhcpOptions", checks),
             ("DescribeInstanceTypeOfferings", checks),
             ("DescribeNatGateways", checks),
             ("DescribeNetworkAcls", checks),

@@ -55,7 +55,8 @@ pub(crate) struct Flags {
     cluster: Vec<String>,
 
     /// File with the Cluster, its templates and the objects that describe its network, such as an unmanaged AWSCluster;
-    /// `-` for standard input. The policy of the controller then allows only what this cluster uses.
+    /// `-` for standard input. The policy of the controller then allows only what this cluster uses. The policy for
+    /// managed clusters reads the managed AWSCluster and its Cluster, and is for this cluster.
     #[arg(short, long, value_name = "FILE", conflicts_with = "cluster")]
     file: Option<PathBuf>,
 
@@ -98,7 +99,7 @@ pub(crate) fn run(flags: &Flags) -> Result<()> {
 
 fn printed(flags: &Flags) -> Result<String> {
     let policy = match flags.subject {
-        Subject::Controller => Policy::of_controller(&given(flags)?),
+        Subject::Controller => Policy::of_controller(&given_of_cluster(flags)?),
         Subject::Managed => Policy::of_managed(&given_of_network(flags)?),
         Subject::ControlPlane => nodes::policy(Nodes::ControlPlane, flags.partition),
         Subject::Node => nodes::policy(Nodes::All, flags.partition),
@@ -114,7 +115,8 @@ fn printed(flags: &Flags) -> Result<String> {
     }
 }
 
-fn given(flags: &Flags) -> Result<Given> {
+/// The values of the flags for a policy that is for these clusters, or for all.
+fn given(flags: &Flags, clusters: Vec<String>) -> Result<Given> {
     let default = Given::default_of(flags.partition);
     let arns = |flag: &str, service: &str, kind: &str, arns: &[String]| {
         for arn in arns {
@@ -126,7 +128,7 @@ fn given(flags: &Flags) -> Result<Given> {
         }
         Ok(arns.to_vec())
     };
-    for cluster in &flags.cluster {
+    for cluster in &clusters {
         let parts: Vec<&str> = cluster.split('/').collect();
         ensure!(
             matches!(*parts, [namespace, name] if !namespace.is_empty() && !name.is_empty()),
@@ -134,35 +136,42 @@ fn given(flags: &Flags) -> Result<Given> {
         );
     }
     let machine_roles = arns("pass-role", "iam", ":role/", &flags.pass_role)?;
-    let (clusters, only) = match &flags.file {
-        Some(file) => {
-            let (name, cluster_use) = of_cluster(objects::read(file)?);
-            (vec![name], Some(cluster_use))
-        }
-        None => (flags.cluster.clone(), None),
-    };
     Ok(Given {
         machine_roles: if machine_roles.is_empty() { default.machine_roles } else { machine_roles },
         identity_roles: arns("assume-role", "iam", ":role/", &flags.assume_role)?,
         encryption_keys: arns("kms-key", "kms", ":key/", &flags.kms_key)?,
         clusters,
-        only,
         ..default
     })
+}
+
+/// The values for the policy of the controller. A file also says what its cluster uses.
+fn given_of_cluster(flags: &Flags) -> Result<Given> {
+    let Some(file) = &flags.file else {
+        return given(flags, flags.cluster.clone());
+    };
+    let (name, cluster_use) = of_cluster(objects::read(file)?);
+    Ok(Given { only: Some(cluster_use), ..given(flags, vec![name])? })
 }
 
 /// The values for the policy for managed clusters. The key of the tag that marks a resource as owned by a cluster
 /// contains the name of the cluster.
 fn given_of_network(flags: &Flags) -> Result<Given> {
-    let given = given(flags)?;
+    let clusters = match &flags.file {
+        Some(file) => {
+            let (_, cluster) = objects::read_managed(file)?;
+            vec![format!("{}/{}", cluster.namespace().as_deref().unwrap_or("*"), cluster.name_any())]
+        }
+        None => flags.cluster.clone(),
+    };
+    let given = given(flags, clusters)?;
     ensure!(given.clusters.len() <= 1, "--cluster: a policy for managed clusters is for one of them, or for all");
     let name = given.clusters.iter().find_map(|cluster| cluster.split_once('/'));
     ensure!(
         name.is_none_or(|(_, name)| !name.contains('*')),
         "--cluster: a policy for managed clusters needs the name of the cluster, without `*`"
     );
-    // The resources of the cluster do not exist yet, so no file names them.
-    Ok(Given { only: None, ..given })
+    Ok(given)
 }
 
 /// Namespace and name of the cluster whose objects are in a file, and what the cluster uses.
@@ -242,11 +251,17 @@ mod tests {
     fn a_policy_for_managed_clusters_is_for_one_or_for_all() {
         let all = print("iam managed").expect("a policy");
         assert!(!all.contains("Tag/sigs.k8s.io/cluster-api-provider-aws/cluster/"), "{all}");
-        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
-        for line in ["iam managed --cluster team-a/prod".to_owned(), format!("iam managed -f {example}")] {
+        let managed = include_str!("cluster.yaml").replace("unmanaged: true", "unmanaged: false");
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(managed.as_bytes()).expect("a file");
+        let of_file = format!("iam managed -f {}", file.path().display());
+        for line in ["iam managed --cluster team-a/prod".to_owned(), of_file] {
             let one = print(&line).expect("a policy");
             assert!(one.contains("aws/cluster/prod\"") && one.contains("*:subnet/*\""), "{line}: {one}");
         }
+        let unmanaged = concat!("iam managed -f ", env!("CARGO_MANIFEST_DIR"), "/src/iam/cluster.yaml");
+        let error = format!("{:#}", print(unmanaged).expect_err(unmanaged));
+        assert!(error.contains("infrastructure that you bring"), "{error}");
         for line in ["iam managed --cluster team-a/dev --cluster team-a/prod", "iam managed --cluster team-a/*"] {
             let error = print(line).expect_err(line).to_string();
             assert!(error.contains("a policy for managed clusters"), "{error}");
@@ -303,6 +318,32 @@ mod tests {
         let policy = print("iam").expect("a policy");
         let parameters = "arn:aws:ssm:*::parameter/aws/service/eks/*";
         assert!(policy.contains(parameters), "{policy}");
+    }
+
+    #[test]
+    fn a_spot_template_may_make_spot_requests() {
+        let request = "ec2:eu-west-1:*:spot-instances-request/*\"";
+        let example = include_str!("cluster.yaml");
+        for (field, expected) in [("sshKeyName: admin", false), ("spotMarketOptions: {}", true)] {
+            let described = objects::parse(&example.replace("sshKeyName: admin", field)).expect("a cluster");
+            let (_, cluster_use) = of_cluster(described);
+            let policy = Policy::of_controller(&Given { only: Some(cluster_use), ..Given::default_of(Partition::Aws) });
+            let policy = policy.json().expect("JSON");
+            assert_eq!(policy.contains(request), expected, "{field}: {policy}");
+        }
+        assert!(print("iam").expect("a policy").contains("ec2:*:*:spot-instances-request/*\""));
+    }
+
+    #[test]
+    fn instances_have_the_domain_of_their_vpc_without_checks() {
+        let example =
+            include_str!("cluster.yaml").replace("unmanaged: true", "unmanaged: true\n  preflight: {mode: Disabled}");
+        let described = objects::parse(&example).expect("a cluster");
+        let (_, cluster_use) = of_cluster(described);
+        for (name, expected) in [("DescribeDhcpOptions", true), ("DescribeRegions", false)] {
+            let action = ACTIONS.iter().find(|action| action.name == name).expect("the action is in the table");
+            assert_eq!(cluster_use.includes(action), expected, "{name}");
+        }
     }
 
     #[test]

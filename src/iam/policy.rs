@@ -326,7 +326,7 @@ mod tests {
             json!({"StringLike": {"aws:RequestTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}})
         );
         assert_eq!(
-            statement(&policy, "TagWhatIsLaunched")["Condition"],
+            statement(&policy, "TagAtLaunch")["Condition"],
             json!({"StringEquals": {"ec2:CreateAction": ["RunInstances", "AllocateHosts", "AllocateAddress"]}})
         );
     }
@@ -452,7 +452,8 @@ mod tests {
         );
         let reads = statement(&everybody, "Read");
         let reads = reads["Action"].as_array().cloned().unwrap_or_default();
-        assert!(reads.iter().all(|action| action.as_str().is_some_and(|name| name.contains(":Describe"))));
+        let is_read = |name: &str| name.contains(":Describe") || name.contains(":Get");
+        assert!(reads.iter().all(|action| action.as_str().is_some_and(is_read)));
         // The tags of a subnet in a request do not allow its creation in somebody else's VPC.
         assert_eq!(
             statement(&everybody, "CreateInNetworks")["Resource"],

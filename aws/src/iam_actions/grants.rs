@@ -43,7 +43,7 @@ const CREATED_FOR_MACHINES: Resources = Resources::Arns(&[
 /// Resources without the provider's tag may be tagged only within the call that creates them. Otherwise, `CreateTags`
 /// could put that tag on somebody else's resources.
 pub(super) const TAG_AT_LAUNCH: Grant =
-    Grant { name: "TagWhatIsLaunched", resources: CREATED_FOR_MACHINES, condition: Condition::WithinLaunch };
+    Grant { name: "TagAtLaunch", resources: CREATED_FOR_MACHINES, condition: Condition::WithinLaunch };
 
 /// Changes of tags of running machines, except for the tags that identify the owner of a resource.
 pub(super) const CHANGE_TAGS: Grant =
@@ -64,7 +64,7 @@ pub(super) const CHANGE_MARKED: Grant = Grant {
 
 /// The security groups that an interface gets.
 pub(super) const USE_GROUPS: Grant = Grant {
-    name: "UseSecurityGroups",
+    name: "UseGroups",
     resources: Resources::Arns(&["ec2:*:*:security-group/*"]),
     condition: Condition::Always,
 };
@@ -89,6 +89,8 @@ pub(super) const LAUNCH: [Grant; 2] = [
             // An interface that the launch creates has no id yet, so this pattern matches only existing interfaces.
             "ec2:*:*:network-interface/eni-*",
             "ec2:*:*:ipv4pool-ec2/*",
+            // The launch of a spot instance creates this request without tags.
+            "ec2:*:*:spot-instances-request/*",
         ]),
         condition: Condition::Always,
     },

@@ -119,6 +119,12 @@ const USE_OF_ACCOUNT: Grant = Grant {
     condition: Condition::Always,
 };
 
+/// An action of EC2 that Elastic Load Balancing checks within its own actions. Source: the user guide of Elastic Load
+/// Balancing, «Elastic Load Balancing API permissions».
+const fn within(name: &'static str, actions: &'static [&'static str], why: &'static str) -> Action {
+    Action { asked: Asked::Within(actions), ..describe(name, why) }
+}
+
 /// A describe action of Elastic Load Balancing. None of these actions can be restricted to single resources.
 const fn describe_balancers(name: &'static str, why: &'static str) -> Action {
     load_balancing(name, AccessLevel::Read, &[READ], why)
@@ -130,7 +136,7 @@ const fn change_balancers(name: &'static str, why: &'static str) -> Action {
 }
 
 /// The permissions for the networks and load balancers of managed clusters, in addition to [`ACTIONS`](super::ACTIONS).
-/// Some permissions are in both tables, because a policy for one cluster may lack them.
+/// Some permissions are in both tables, because a policy of [`ACTIONS`](super::ACTIONS) for one cluster may lack them.
 pub const MANAGED_ACTIONS: &[Action] = &[
     describe("DescribeAvailabilityZones", "chooses the zones of subnets"),
     describe("DescribeInternetGateways", "finds the internet gateway of the VPC, and one that is not attached yet"),
@@ -138,8 +144,16 @@ pub const MANAGED_ACTIONS: &[Action] = &[
     describe("DescribeAddresses", "finds the addresses of NAT gateways and load balancers"),
     describe("DescribePublicIpv4Pools", "sees whether the pool of the cluster has free addresses"),
     describe("DescribeNatGateways", "finds the NAT gateways of the VPC"),
-    describe("DescribeRouteTables", "finds the route tables of the VPC"),
-    describe("DescribeSecurityGroups", "finds the security groups of the VPC"),
+    within(
+        "DescribeAccountAttributes",
+        &["CreateLoadBalancer", "ApplySecurityGroupsToLoadBalancer"],
+        "is asked for by Elastic Load Balancing when load balancers are made or changed",
+    ),
+    within(
+        "GetSecurityGroupsForVpc",
+        &["CreateLoadBalancer", "SetSecurityGroups"],
+        "is asked for by Elastic Load Balancing when load balancers get security groups",
+    ),
     change("CreateVpc", &[CREATE_VPCS], "makes the VPC"),
     change("ModifyVpcAttribute", &[CHANGE], "switches on the DNS support and the host names of the VPC"),
     change("AssociateVpcCidrBlock", &[CHANGE], "adds the ranges of secondaryCidrBlocks to the VPC"),

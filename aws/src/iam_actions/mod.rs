@@ -46,8 +46,7 @@ pub enum AccessLevel {
 pub enum Asked {
     /// The provider calls the action.
     Called,
-    /// AWS checks the permission within these other actions. They belong to the same service, except where AWS creates
-    /// a role for another service.
+    /// AWS checks the permission within these other actions, which may belong to another service.
     Within(&'static [&'static str]),
     /// AWS checks the permission within RunInstances if the request has this property.
     AtLaunch(AtLaunch),

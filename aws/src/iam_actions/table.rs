@@ -63,8 +63,11 @@ pub const ACTIONS: &[Action] = &[
         "finds the subnet and the groups of the network interfaces that machines name, and what uses the network of a \
          managed cluster that is deleted",
     ),
-    describe("DescribeRouteTables", "tells public subnets from private ones"),
-    describe("DescribeSecurityGroups", "resolves security groups and checks their VPC"),
+    describe("DescribeRouteTables", "tells public subnets from private ones; finds the route tables of a managed VPC"),
+    describe(
+        "DescribeSecurityGroups",
+        "resolves security groups and checks their VPC; finds the security groups of a managed VPC",
+    ),
     describe("DescribeSubnets", "resolves subnets, their zones and VPC"),
     describe("DescribeVpcs", "checks that the VPC is there, and finds its DHCP options"),
     describe("DescribeAvailabilityZones", "checks the zones of subnets"),
