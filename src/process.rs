@@ -21,7 +21,9 @@ use crate::build_info;
 use crate::duration_flag::GoDuration;
 use crate::kube_config;
 
-/// Namespace of the process if `POD_NAMESPACE` is not set.
+/// File in which Kubernetes tells the containers of a Pod its namespace.
+const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+/// Namespace of the process outside of a Pod.
 const DEFAULT_NAMESPACE: &str = "capa-rs-system";
 /// The crates of this provider, and the AWS SDK, whose trace logs contain whole requests, including user data.
 const LOG_TARGETS: LogTargets = LogTargets { own: "capa_", libraries: &["aws"] };
@@ -90,9 +92,14 @@ pub(crate) struct ProcessFlags {
     pub(crate) verbosity: u8,
 }
 
-/// The namespace of this process, from the environment variable that the Deployment sets.
+/// The namespace of this process: from the environment variable that the Deployment sets, or else from the service
+/// account of the Pod.
 pub(crate) fn own_namespace() -> String {
-    std::env::var("POD_NAMESPACE").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+    let of_environment = std::env::var("POD_NAMESPACE").ok();
+    let of_account = || std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).ok();
+    let named = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+    let namespace = of_environment.and_then(named).or_else(|| of_account().and_then(named));
+    namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
 /// Runs `work` on a new runtime until SIGTERM or SIGINT.

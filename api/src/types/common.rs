@@ -138,7 +138,7 @@ impl IdentityReference {
 #[serde(rename_all = "camelCase")]
 pub struct Volume {
     /// Device name under which the volume is attached, for example `/dev/sdb`. Required for every volume except the
-    /// root volume. Default for the root volume: the root device of the image.
+    /// root volume, which always has the root device of the image, whatever is named here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_name: Option<String>,
     /// Size in GiB, at least 8. A root volume must not be smaller than the snapshot of its image.

@@ -24,7 +24,7 @@ pub struct AllowedNamespaces {
     #[schemars(extend("nullable" = true))]
     pub list: Option<Vec<String>>,
     /// Label selector of allowed namespaces, in addition to `list`. A selector without requirements selects no
-    /// namespace.
+    /// namespace. Without a list, `{}` counts as absent, because CAPA stores an empty `allowedNamespaces` in this way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "selector::schema")]
     pub selector: Option<LabelSelector>,
@@ -39,7 +39,8 @@ impl AllowedNamespaces {
         let listed = self.list.as_ref().map(|names| names.iter().any(|name| name == namespace));
         let matches =
             |wanted: Selector| !wanted.selects_all() && namespace_labels.is_some_and(|labels| wanted.matches(labels));
-        let selected = self.selector.as_ref();
+        let counts = |selector: &&LabelSelector| self.list.is_some() || **selector != LabelSelector::default();
+        let selected = self.selector.as_ref().filter(counts);
         let selected = selected.map(|wanted| selector::parsed(wanted).is_some_and(matches));
         match (listed, selected) {
             (None, None) => true,
@@ -236,7 +237,9 @@ mod tests {
             (json!({"list": []}), false, "an empty list names nobody"),
             (json!({"list": ["prod"]}), true, "listed"),
             (json!({"list": ["other"]}), false, "not listed"),
-            (json!({"selector": {}}), false, "an empty selector selects nobody"),
+            (json!({"selector": {}}), true, "as CAPA stores an empty block"),
+            (json!({"list": null, "selector": {}}), true, "as CAPA stores an empty block"),
+            (json!({"list": [], "selector": {}}), false, "an empty selector selects nobody"),
             (json!({"selector": {"matchLabels": {}}}), false, "an empty selector selects nobody"),
             (json!({"selector": {"matchLabels": {"team": "a"}}}), true, "selected"),
             (json!({"selector": {"matchLabels": {"team": "b"}}}), false, "not selected"),

@@ -1,7 +1,8 @@
 //! Decides which Secrets contain bootstrap data. Pure.
 //!
 //! A user who may create Machines chooses the Secret that an instance gets, and reads the Secret with the instance. So
-//! a Secret counts as bootstrap data only if its author has marked it: by its owner, by its type, or by a label.
+//! a Secret counts as bootstrap data only if its author has marked it: by its owner, by its type, by a label, or as
+//! HyperShift does.
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::ContractReference;
@@ -20,6 +21,10 @@ const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 /// Rancher uses the API group of its bootstrap provider for other purposes too, and the provider's objects own other
 /// Secrets. So a Secret must have the type of bootstrap data.
 const RANCHER: (&str, &str, &str) = ("rke.cattle.io", "RKEBootstrap", "rke.cattle.io/bootstrap");
+
+/// HyperShift gives the user data of a NodePool neither an owner nor a type. Its other Secrets with this annotation, such
+/// as the token of the NodePool, have other names.
+const HYPERSHIFT: (&str, &str) = ("hypershift.openshift.io/nodePool", "user-data-");
 
 /// The purposes of Secrets of this type. The name of such a Secret is the name of a cluster followed by a purpose. All
 /// but the last are the purposes that Cluster API itself knows; the last is the token with which the nodes of K3s and
@@ -79,6 +84,13 @@ fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
 
 /// Whether the author of the Secret has marked it as bootstrap data.
 fn is_marked(secret: &Secret) -> bool {
+    let (annotation, prefix) = HYPERSHIFT;
+    let annotations = secret.metadata.annotations.as_ref();
+    let is_of_node_pool = annotations.is_some_and(|annotations| annotations.contains_key(annotation));
+    let is_user_data = |name: &str| name.starts_with(prefix) && purpose(name).is_none();
+    if is_of_node_pool && secret.metadata.name.as_deref().is_some_and(is_user_data) {
+        return true;
+    }
     let labels = secret.metadata.labels.as_ref();
     let label = labels.and_then(|labels| labels.get(meta::BOOTSTRAP_DATA_LABEL));
     label.is_some_and(|value| value == "true")
@@ -197,6 +209,19 @@ mod tests {
             let answer = validate(&secret(name, type_, None, owner), Some(&source(kind, named)));
             assert_eq!(answer.is_ok(), is_delivered, "{name} {type_} {kind}/{named}: {answer:?}");
         }
+    }
+
+    #[test]
+    fn of_hypershifts_secrets_only_user_data_is_delivered() {
+        let annotated = |name: &str, annotation: &str| -> Secret {
+            let metadata = json!({"name": name, "annotations": {annotation: "clusters/pool"}});
+            serde_json::from_value(json!({"metadata": metadata, "type": "Opaque"})).unwrap()
+        };
+        let (annotation, _) = HYPERSHIFT;
+        assert!(validate(&annotated("user-data-pool-4f1c", annotation), None).is_ok());
+        assert!(validate(&annotated("token-pool-4f1c", annotation), None).is_err());
+        assert!(validate(&annotated("user-data-pool-kubeconfig", annotation), None).is_err());
+        assert!(validate(&annotated("user-data-pool-4f1c", "example.org/other"), None).is_err());
     }
 
     #[test]

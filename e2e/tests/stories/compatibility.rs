@@ -64,6 +64,30 @@ fn a_secret_of_ranchers_bootstrap_object_is_delivered() -> anyhow::Result<()> {
     })
 }
 
+/// HyperShift gives the Secrets of a NodePool neither an owner nor a type, and names no format of its Ignition data.
+#[test]
+fn user_data_of_a_node_pool_of_hypershift_is_sent_as_it_is() -> anyhow::Result<()> {
+    story("nodepool", async |s| {
+        s.cluster("dev").await?;
+        let ignition = r#"{"ignition":{"version":"3.2.0"}}"#;
+        for name in ["user-data-pool-4f1c", "token-pool-4f1c"] {
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": name, "annotations": {"hypershift.openshift.io/nodePool": "clusters/pool"}},
+                "stringData": {"disableTemplating": "dHJ1ZQ==", "value": fixtures::user_data(ignition)},
+            });
+            s.apply(&secret.to_string()).await?;
+            s.apply(&machine(name, "dev", &format!("{INLINE}, uncompressedUserData: true"))).await?;
+        }
+        let ready = s.machine_ready("user-data-pool-4f1c").await?;
+        let launch = s.launch_of(text(&ready, "/spec/instanceID"))?;
+        let sent = fixtures::user_data(ignition);
+        assert_eq!(launch.parameter("UserData"), Some(digest(sent.as_bytes()).as_str()));
+        s.machine_condition_false("token-pool-4f1c", "BootstrapDataReady", "NotAllowed").await?;
+        Ok(())
+    })
+}
+
 mod long_stories {
     use super::*;
 

@@ -15,6 +15,12 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
     let vpc = vpc_spec(spec);
     let subnets = spec.subnets();
     let is_any = |is: fn(&SubnetSpec) -> bool| subnets.iter().any(is);
+    // The names of Local and Wavelength Zones go on with a dash after the region.
+    let is_edge_of = |region: &str, zone: &str| zone.strip_prefix(region).is_some_and(|rest| rest.starts_with('-'));
+    let is_in_edge_zone = |subnet: &SubnetSpec| {
+        let named = spec.region.as_deref().zip(subnet.availability_zone.as_deref());
+        subnet.is_edge() || named.is_some_and(|(region, zone)| is_edge_of(region, zone))
+    };
     let fields = [
         ("bastion", spec.bastion.as_ref().is_some_and(|bastion| bastion.enabled)),
         (
@@ -32,7 +38,7 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
             "network.subnets of yours without a VPC of yours",
             !has_vpc && is_any(|subnet| subnet.effective_resource_id().is_some()),
         ),
-        ("network.subnets in edge zones", is_any(SubnetSpec::is_edge)),
+        ("network.subnets in edge zones", subnets.iter().any(is_in_edge_zone)),
         (
             "network.subnets with IPv6",
             is_any(|subnet| subnet.is_ipv6 == Some(true) || subnet.ipv6_cidr_block.is_some()),

@@ -14,7 +14,7 @@ use crate::launching::image::{ImageSearch, image_id, newest};
 pub(in crate::awsmachine) struct LaunchImage {
     /// `ami-…`
     pub(in crate::awsmachine) id: String,
-    /// Device of the root volume, if the spec configures that volume and does not name its device.
+    /// Device of the root volume, if the spec configures that volume.
     pub(in crate::awsmachine) root_device: Option<String>,
     /// Whether it was looked up and is a Windows image.
     pub(super) is_of_windows: bool,
@@ -36,7 +36,8 @@ pub(in crate::awsmachine) async fn resolve(
     cloud: &dyn MachineCloud,
 ) -> Result<LaunchImage, Blocked> {
     let named = image_id(request.spec).or(request.recorded);
-    let needs_device = needs_root_device(request.spec);
+    // EC2 would attach a volume with another device than the image's as an additional volume.
+    let needs_device = request.spec.root_volume.is_some();
     let of_network = request.network.image_lookup.as_ref();
     let id = match (named, request.spec.effective_eks_lookup_type(of_network)) {
         (Some(id), _) => id.to_owned(),
@@ -114,22 +115,16 @@ async fn architectures(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> 
     Ok(instance_type.architectures)
 }
 
-/// Whether the spec configures the root volume without its device, which the image determines.
-fn needs_root_device(spec: &AWSMachineSpec) -> bool {
-    let volume = spec.root_volume.as_ref();
-    volume.is_some_and(|volume| volume.device_name.as_ref().is_none_or(String::is_empty))
-}
-
 fn root_device(image: &Image, request: &ImageRequest<'_>) -> Result<String, Blocked> {
-    let device = image.root_device_name.clone();
+    let device = image.root_device_name.clone().filter(|name| !name.is_empty());
     device.ok_or_else(|| not_found(no_root_device(&image.id, request)))
 }
 
 fn no_root_device(id: &str, request: &ImageRequest<'_>) -> String {
     let region = region(request);
     format!(
-        "image {id} does not exist in {region} or names no root device: copy the image there, or set ami.id or \
-         rootVolume.deviceName in a new template"
+        "image {id} does not exist in {region} or names no root device: copy the image there, or set ami.id in a new \
+         template"
     )
 }
 

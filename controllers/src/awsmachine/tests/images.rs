@@ -88,13 +88,15 @@ async fn each_part_of_the_lookup_comes_from_machine_or_network() {
 }
 
 #[tokio::test]
-async fn a_root_volume_gets_the_device_of_the_image() {
-    let scene = scene(&spec(", imageLookupFormat: f, rootVolume: {size: 20}"));
-    publish(&scene, "ami-0000000a", "f", "");
-    scene.pass().await;
-    let launches = scene.aws.launches();
-    let device = launches.first().and_then(|launch| launch.root_volume.as_ref());
-    assert_eq!(device.map(|volume| volume.device_name.as_str()), Some("/dev/ami-0000000a"));
+async fn a_root_volume_has_the_device_of_the_image() {
+    for volume in ["{size: 20}", "{size: 20, deviceName: ''}", "{size: 20, deviceName: /dev/other}"] {
+        let scene = scene(&spec(&format!(", imageLookupFormat: f, rootVolume: {volume}")));
+        publish(&scene, "ami-0000000a", "f", "");
+        scene.pass().await;
+        let launches = scene.aws.launches();
+        let device = launches.first().and_then(|launch| launch.root_volume.as_ref());
+        assert_eq!(device.map(|volume| volume.device_name.as_str()), Some("/dev/ami-0000000a"), "{volume}");
+    }
 }
 
 /// Asserts that the call that was not answered is repeated with its image, although there is a newer one.

@@ -42,6 +42,12 @@ the port of an endpoint, later | {spec: {controlPlaneEndpoint: {host: a.example.
     | {spec: {controlPlaneEndpoint: {port: 6443}}} |
 another host | {spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
     | {spec: {controlPlaneEndpoint: {host: b.example.org}}} | spec.controlPlaneEndpoint is immutable once set
+another host under another controller
+    | {metadata: {annotations: {cluster.x-k8s.io/managed-by: a}}, spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
+    | {spec: {controlPlaneEndpoint: {host: b.example.org}}} |
+another host together with another controller | {spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
+    | {metadata: {annotations: {cluster.x-k8s.io/managed-by: a}}, spec: {controlPlaneEndpoint: {host: b.example.org}}}
+    | spec.controlPlaneEndpoint is immutable once set
 another port | {spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
     | {spec: {controlPlaneEndpoint: {port: 443}}} | spec.controlPlaneEndpoint is immutable once set
 no endpoint any more | {spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}

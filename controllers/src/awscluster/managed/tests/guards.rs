@@ -56,6 +56,7 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
         ("network: {vpc: {id: vpc-1, secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}", "secondaryCidrBlocks"),
         ("network: {subnets: [{id: subnet-1}]}", "network.subnets of yours"),
         ("network: {subnets: [{id: a, zoneType: local-zone}]}", "edge zones"),
+        ("network: {subnets: [{id: a, availabilityZone: eu-west-1-lon-1a}]}", "edge zones"),
         ("network: {subnets: [{id: a, isIpv6: true}]}", "IPv6"),
     ];
     for (spec, words) in cases {
