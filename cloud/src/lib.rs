@@ -28,7 +28,8 @@ pub use model::{
     ApiLoadBalancer, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer,
     ElasticIpCall, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
     MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity,
-    SecretActions, SecretStore, StateReason, StoredSecret, UserData, identifying_tag, is_reserved_tag, zone_type,
+    SecretActions, SecretStore, StateReason, StoredSecret, UserData, additional_tags, identifying_tag, is_reserved_tag,
+    zone_type,
 };
 pub use reads::{Found, MAX_TAGGED, Read, Reads};
 pub use timing::{Timing, doubled_wait};

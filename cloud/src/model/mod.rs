@@ -10,9 +10,10 @@ mod secret;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capa_api::common::MachineAddress;
-use capa_api::machine::InstanceState;
+use capa_api::common::{MachineAddress, Tags};
+use capa_api::machine::{AWSMachineSpec, InstanceState};
 use capa_api::meta;
+use capa_api::network::MachineNetwork;
 pub use elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
 pub use host::{CapacitySource, Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
@@ -154,6 +155,15 @@ pub fn identifying_tag(key: &str) -> bool {
 /// deleted.
 pub fn is_reserved_tag(key: &str) -> bool {
     identifying_tag(key) || key.starts_with("kubernetes.io/cluster/") || key.starts_with("aws:")
+}
+
+/// The tags of the machine and the network, without reserved ones, which the provider sets. Tags of the machine take
+/// precedence.
+pub fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags {
+    let mut tags = network.additional_tags.clone();
+    tags.extend(spec.additional_tags.clone());
+    tags.retain(|key, _| !is_reserved_tag(key));
+    tags
 }
 
 /// The type of a zone by its name: `availability-zone` if the name is the region and one letter, else an edge zone

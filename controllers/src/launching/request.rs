@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use capa_api::common::{MachineRole, Tags, Volume};
+use capa_api::common::{MachineRole, Volume};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, is_reserved_tag};
+use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, additional_tags};
 use capa_network::Placement;
 
 /// The inputs of a request besides the machine and its placement.
@@ -52,7 +52,11 @@ pub(crate) fn build_request(
         key_name: spec.effective_ssh_key_name(inputs.network.ssh_key_name.as_deref()).map(str::to_owned),
         public_ip: spec.public_ip,
         root_volume: spec.root_volume.as_ref().and_then(|volume| launch_volume(volume, inputs.root_device)),
-        data_volumes: spec.non_root_volumes.iter().filter_map(|volume| launch_volume(volume, None)).collect(),
+        data_volumes: spec
+            .non_root_volumes
+            .iter()
+            .filter_map(|volume| launch_volume(volume, volume.device_name.as_deref()))
+            .collect(),
         metadata_options: MetadataOptions::from(&spec.effective_metadata_options()),
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
@@ -70,10 +74,9 @@ fn instance_profile(spec: &AWSMachineSpec, inputs: &RequestInputs<'_>) -> Option
     own.or(of_network)
 }
 
-fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVolume> {
-    let device_name = volume.device_name.as_deref().filter(|name| !name.is_empty()).or(root_device)?;
+fn launch_volume(volume: &Volume, device: Option<&str>) -> Option<LaunchVolume> {
     Some(LaunchVolume {
-        device_name: device_name.to_owned(),
+        device_name: device.filter(|name| !name.is_empty())?.to_owned(),
         size: volume.size,
         volume_type: volume.volume_type.clone().filter(|kind| !kind.is_empty()),
         iops: volume.iops.filter(|iops| *iops != 0),
@@ -81,15 +84,6 @@ fn launch_volume(volume: &Volume, root_device: Option<&str>) -> Option<LaunchVol
         encrypted: volume.effective_encrypted(),
         encryption_key: volume.encryption_key.clone().filter(|key| !key.is_empty()),
     })
-}
-
-/// The tags of the machine and the network, without those that the provider always sets. Tags of the machine take
-/// precedence.
-pub(crate) fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags {
-    let mut tags = network.additional_tags.clone();
-    tags.extend(spec.additional_tags.clone());
-    tags.retain(|key, _| !is_reserved_tag(key));
-    tags
 }
 
 /// The tags of an instance. They are CAPA's tags, so that each provider can take over machines of the other provider,

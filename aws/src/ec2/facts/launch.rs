@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
 use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::{CloudError, ErrorClass, MetadataOptions, Query, is_reserved_tag};
+use capa_cloud::{CloudError, ErrorClass, MetadataOptions, Query, additional_tags};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
 use super::super::launch::{metadata_options, tag_specifications};
@@ -60,10 +60,8 @@ impl DryRunCalls for Ec2Calls {
 /// without a machine.
 fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
     let cluster = [meta::cluster_tag(&demand.cluster_tag), meta::kubernetes_cluster_tag(&demand.cluster_tag)];
-    let of_users = demand.network.additional_tags.iter().chain(&machines.spec.additional_tags);
-    let of_users = of_users.filter(|(key, _)| !is_reserved_tag(key));
     let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), machines.template.clone())]);
-    tags.extend(of_users.map(|(key, value)| (key.clone(), value.clone())));
+    tags.extend(additional_tags(&machines.spec, &demand.network));
     tags.extend(cluster.map(|key| (key, meta::OWNED_TAG_VALUE.to_owned())));
     tags.insert(meta::ROLE_TAG.to_owned(), meta::role_tag_value(machines.role.into()).to_owned());
     tags

@@ -11,7 +11,7 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{ElasticIp, ElasticIpPhase, InstanceState};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{CloudError, ElasticIp as Address, ElasticIpAnswer, ElasticIpCall, Instance, Query};
+use capa_cloud::{CloudError, ElasticIp as Address, ElasticIpAnswer, ElasticIpCall, Instance, Query, additional_tags};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -23,7 +23,6 @@ use crate::awsmachine::launch::plan::is_fresh;
 use crate::awsmachine::launch::record::Progress;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
 use crate::awsmachine::{refusal, write};
-use crate::launching::request::additional_tags;
 use crate::public_ipv4_pool;
 
 pub(super) use release::release_all;

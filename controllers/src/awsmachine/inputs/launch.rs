@@ -8,7 +8,7 @@ use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::machine::{AWSMachine, AppliedSecurityGroups, MachineNetworkInUse};
 use capa_api::meta;
 use capa_api::network::NetworkBootstrapBucket;
-use capa_cloud::{LaunchRequest, UserData};
+use capa_cloud::{LaunchRequest, UserData, additional_tags};
 use capa_network::{Merged, MissingField, Placement, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -25,7 +25,7 @@ use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::awsmachine::user_data::{self, LaunchUserData};
 use crate::launching::bootstrap::BootstrapData;
 use crate::launching::replacement::Replacement;
-use crate::launching::request::{RequestInputs, additional_tags, build_request};
+use crate::launching::request::{RequestInputs, build_request};
 use crate::launching::storage::{LaunchSecrets, StorageRequest};
 use crate::launching::{objects, secrets};
 

@@ -11,7 +11,7 @@ use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
 use capa_api::machine::{AppliedSecurityGroups, InstanceState};
 use capa_api::network::MachineNetwork;
-use capa_cloud::{CloudError, DnsRecords, Instance, MetadataOptions, PrimaryInterface};
+use capa_cloud::{CloudError, DnsRecords, Instance, MetadataOptions, PrimaryInterface, additional_tags};
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use self::plan::{GroupFacts, GroupRecord, GroupStep, KnownTags, TagChange};
@@ -23,7 +23,6 @@ use crate::awsmachine::instance::{lookup, observation};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
 use crate::awsmachine::write;
 use crate::launching::options::GROUPS_OF_BROUGHT_INTERFACES;
-use crate::launching::request::additional_tags;
 
 /// Updates a living instance of the machine. `network` is the present network of the machine's sources. Without it,
 /// nothing is updated, and only the type of the instance is compared.
