@@ -1,41 +1,27 @@
 //! Clients for the API servers of kubeconfigs in Secrets.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use capa_runtime::errors::described;
-use capa_runtime::proxy;
+use capa_runtime::remote;
 use http::Response;
 use http_body_util::Limited;
 use kube::api::ListParams;
 use kube::client::ClientBuilder;
-use kube::config::KubeConfigOptions;
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tower::util::MapResponseLayer;
 
 use crate::kubeconfig::Access;
 
-/// How long an API server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an API server may take to answer a request.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of objects per page.
 const OBJECTS_OF_A_PAGE: u32 = 100;
 /// Maximum size of an API server's answer, which is enough for a hundred nodes of maximum size.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// A client with short time limits and a limit for the size of answers, because the API server may be run by anybody.
-/// The client uses the proxy from the environment of the process (`HTTPS_PROXY`, `NO_PROXY`).
 pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(access.kubeconfig.clone(), &options).await;
-    let mut config = proxy::of_environment(config.map_err(kube::Error::InferKubeconfig)?);
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = Some(ANSWER_TIMEOUT);
-    config.write_timeout = Some(ANSWER_TIMEOUT);
-    // The client would repeat a request for minutes, or for as long as the server asks for.
-    config.default_retry = false;
+    let config = remote::config(access.kubeconfig.clone(), None).await.map_err(kube::Error::InferKubeconfig)?;
     let limit = MapResponseLayer::new(|answer: Response<_>| answer.map(|body| Limited::new(body, MAX_ANSWER_BYTES)));
     Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
 }

@@ -73,6 +73,12 @@ impl Problem {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
+
+    /// Whether the problem lasts until somebody changes an object or creates a resource. Other problems may end by
+    /// themselves.
+    pub fn needs_a_change(&self) -> bool {
+        matches!(self.reason, Reason::NotFound | Reason::InvalidSpec)
+    }
 }
 
 /// The result of the merge of all sources.

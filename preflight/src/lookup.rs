@@ -69,9 +69,7 @@ impl Facts {
         let balancers = known(&self.load_balancers, "the load balancers")?.iter();
         Ok(balancers.filter(|balancer| arns.contains(&balancer.arn)).collect())
     }
-}
 
-impl Facts {
     /// The load balancers behind the endpoint of the control plane: those with its name, or else all that listen on its
     /// port, because the endpoint may be another name for them.
     pub(crate) fn endpoint_balancers(&self) -> Result<Vec<&LoadBalancer>, Skipped> {
@@ -82,30 +80,19 @@ impl Facts {
         if !named.is_empty() {
             return Ok(named);
         }
-        let port = self.demand.endpoint.as_ref().map_or(self.demand.api_port, |endpoint| endpoint.port);
+        let port = self.demand.endpoint_port();
         let listens = |balancer: &&LoadBalancer| {
             let listeners = balancer.listeners.found();
             listeners.is_none_or(|listeners| listeners.iter().any(|listener| listener.port == port))
         };
         Ok(all.into_iter().filter(listens).collect())
     }
-}
 
-impl Demand {
-    /// Key of the tag on resources that belong to the cluster.
-    pub(crate) fn cluster_tag_key(&self) -> String {
-        format!("kubernetes.io/cluster/{}", self.cluster_tag)
-    }
-}
-
-impl Facts {
     /// A command of the AWS CLI in the region of the cluster.
     pub(crate) fn aws(&self, command: &str) -> String {
         format!("aws --region {} {command}", self.demand.region)
     }
-}
 
-impl Facts {
     /// Whether the VPC belongs to another account, which shares its subnets. AWS shows the gateways and endpoints of such
     /// a VPC to its owner only. Source: the user guide of VPC, «Share your VPC subnets with other accounts».
     pub(crate) fn is_in_shared_vpc(&self) -> bool {
@@ -118,6 +105,18 @@ impl Facts {
         let subnets = self.subnets_of(None)?;
         let has_ipv4 = subnets.is_empty() || subnets.into_iter().any(has_ipv4);
         Ok(if has_ipv4 { DEFAULT_ROUTE } else { DEFAULT_ROUTE_IPV6 })
+    }
+}
+
+impl Demand {
+    /// Key of the tag on resources that belong to the cluster.
+    pub(crate) fn cluster_tag_key(&self) -> String {
+        format!("kubernetes.io/cluster/{}", self.cluster_tag)
+    }
+
+    /// The port of the control plane endpoint, on which load balancers listen.
+    pub(crate) fn endpoint_port(&self) -> i32 {
+        self.endpoint.as_ref().map_or(self.api_port, |endpoint| endpoint.port)
     }
 }
 

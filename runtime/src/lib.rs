@@ -36,6 +36,7 @@ pub mod predicate;
 pub mod process_metrics;
 pub mod proxy;
 pub mod reconcile;
+pub mod remote;
 pub mod repeated_failure;
 pub mod scope;
 mod server;

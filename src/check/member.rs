@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use capa_fleet::field_refused_in_secrets;
 use capa_preflight::member::{MemberFacts, Nodes, Reached, Resource, User};
 use capa_runtime::errors::described;
-use capa_runtime::proxy;
+use capa_runtime::remote;
 use futures::{StreamExt as _, pin_mut};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -18,12 +18,10 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ServiceAccount};
 use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams, WatchParams};
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt};
+use kube::config::Kubeconfig;
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-/// How long the API server may take to accept a connection or to answer a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a watch may take to deliver its first event.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests whose time is measured.
@@ -61,19 +59,13 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// # Errors
 /// The kubeconfig cannot be used.
 pub(super) fn facts(file: &Path, context: Option<&str>) -> Result<MemberFacts> {
-    let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot use {}", file.display()))?;
+    let unusable = || format!("cannot use {}", file.display());
+    let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
-        let mut config = proxy::of_environment(config.with_context(|| format!("cannot use {}", file.display()))?);
-        config.connect_timeout = Some(REQUEST_TIMEOUT);
-        config.read_timeout = Some(REQUEST_TIMEOUT);
-        config.write_timeout = Some(REQUEST_TIMEOUT);
-        // The client would repeat a request to an unavailable server for minutes.
-        config.default_retry = false;
+        let config = remote::config(kubeconfig.clone(), context).await.with_context(unusable)?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let client = Client::try_from(config).with_context(|| format!("cannot use {}", file.display()))?;
+        let client = Client::try_from(config).with_context(unusable)?;
         let unusable_field = field_refused_in_secrets(kubeconfig, context).map(str::to_owned);
         Ok(read(&client, server, unusable_field).await)
     })

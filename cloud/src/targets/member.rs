@@ -80,7 +80,7 @@ impl Member {
         desired: Desired,
         now: Duration,
     ) -> bool {
-        if !instance.addresses.is_empty() {
+        if !instance.addresses.is_empty() && self.instance.addresses != instance.addresses {
             // A new address takes no address's place as the target.
             self.instance.addresses.retain(|address| instance.addresses.contains(address));
             let known = self.instance.addresses.clone();

@@ -10,7 +10,6 @@ use crate::facts::{Demand, RoleOfMachines};
 use crate::reach::Traffic;
 use crate::rule::Category::{LoadBalancers, SecurityGroups};
 use crate::rules::load_balancers::{CONNECTION_TERMINATION, PRESERVE_CLIENT_ADDRESSES};
-use crate::rules::traffic::endpoint_port;
 
 /// Number of consecutive checks that decide whether a target is healthy, and the seconds between two checks.
 const THRESHOLD: i32 = 2;
@@ -25,7 +24,7 @@ pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
     }
     let object = &balancer.object;
     list.add(LoadBalancers, &["L2", "L3"], object, Wanted::LoadBalancer);
-    let listener = Wanted::Listener { port: endpoint_port(demand), target_groups: balancer.target_groups.clone() };
+    let listener = Wanted::Listener { port: demand.endpoint_port(), target_groups: balancer.target_groups.clone() };
     list.add(LoadBalancers, &["L2"], object, listener);
     if demand.has_control_plane_machines() {
         list.add(LoadBalancers, &["L4"], object, Wanted::Subnets(subnets(plan)));
@@ -58,7 +57,7 @@ fn subnets(plan: &Plan) -> Vec<Object> {
 }
 
 fn add_groups(list: &mut List, demand: &Demand, plan: &Plan, balancer: &Balancer) {
-    let traffic = Traffic::tcp(endpoint_port(demand));
+    let traffic = Traffic::tcp(demand.endpoint_port());
     let Some(group) = &balancer.group else {
         for from in plan.groups.of_machines() {
             let from = Peer::Group(from.clone());

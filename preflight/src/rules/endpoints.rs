@@ -8,7 +8,7 @@ use crate::facts::{Facts, Subnet, VpcEndpoint};
 use crate::lookup::{default_destination, ranges};
 use crate::reach::{Peer, Traffic, allow, filters_of_peer, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
-use crate::rules::security_groups::{certain, machines, of_known_groups};
+use crate::rules::machine_groups::{certain, machines, of_known_groups};
 
 /// Services whose VPC endpoints nodes need if there is no other way out of the VPC, with the type of the endpoint.
 /// Source: CAPA's page «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.

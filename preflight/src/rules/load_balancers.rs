@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use super::security_groups::{admits, certain, machines, machines_by_role, of_known_groups};
-use super::traffic::endpoint_port;
+use super::machine_groups::{first_certain, machines, machines_by_role, of_known_groups, peer_in};
+use super::security_groups::admits;
 use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
-use crate::reach::{Peer, Traffic, allow, covers, filters_of_peer, ingress};
+use crate::reach::{Traffic, allow, covers, filters_of_peer, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
@@ -166,7 +166,7 @@ fn registers_with_port(facts: &Facts, arn: &str) -> bool {
 
 fn listeners(facts: &Facts) -> Checked {
     asked(facts)?;
-    let port = endpoint_port(&facts.demand);
+    let port = facts.demand.endpoint_port();
     let groups = facts.the_target_groups()?;
     let balancers = facts.the_load_balancers()?;
     let mut served = BTreeSet::new();
@@ -329,8 +329,7 @@ fn client_addresses(facts: &Facts) -> Checked {
         }
         let is_public = balancers_of(facts, group)?.iter().any(|balancer| balancer.scheme == "internet-facing");
         let (name, peer) = if is_public {
-            let ranges = vec![facts.default_destination_of_machines()?];
-            ("clients on the internet", Peer { ranges, ..Peer::default() })
+            ("clients on the internet", peer_in([facts.default_destination_of_machines()?]))
         } else {
             ("machines", machines(facts, None)?)
         };
@@ -375,19 +374,18 @@ fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Prob
         return Ok(None);
     }
     let groups = facts.groups(&ids)?;
-    let traffic = Traffic::tcp(endpoint_port(&facts.demand));
+    let traffic = Traffic::tcp(facts.demand.endpoint_port());
     let is_public = balancer.scheme == "internet-facing";
     let (from, peers) = if is_public {
-        let internet = vec![facts.default_destination_of_machines()?];
-        ("the internet, where machines come from", vec![Peer { ranges: internet, ..Peer::default() }])
+        ("the internet, where machines come from", vec![peer_in([facts.default_destination_of_machines()?])])
     } else {
         ("machines", machines_by_role(facts)?)
     };
     let closed = peers.iter().filter(|peer| !allow(ingress(&groups), traffic, peer));
-    let Some(peer) = closed.min_by_key(|peer| filters_of_peer(ingress(&groups), traffic, peer).is_some()) else {
+    let closed = closed.map(|peer| (filters_of_peer(ingress(&groups), traffic, peer), ()));
+    if first_certain(closed)?.is_none() {
         return Ok(None);
-    };
-    certain(filters_of_peer(ingress(&groups), traffic, peer))?;
+    }
     let group = ids.iter().next().copied().unwrap_or_default();
     let message = format!("the security groups of {} do not admit {} from {from}", balancer.name, traffic.text());
     let fix =

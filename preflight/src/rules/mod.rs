@@ -1,9 +1,11 @@
 //! All rules.
 
+mod egress;
 pub(crate) mod endpoints;
 mod identity;
 mod kubernetes;
 pub(crate) mod load_balancers;
+pub(crate) mod machine_groups;
 pub(crate) mod machines;
 mod pod_network;
 mod routes;

@@ -3,7 +3,8 @@
 use capa_api::cluster::preflight::PodNetwork;
 use capa_api::cluster::status::FindingSeverity::Blocking;
 
-use super::security_groups::{admits, group_sets, machines_by_role};
+use super::machine_groups::{group_sets, machines_by_role};
+use super::security_groups::admits;
 use super::traffic::of_pod_network;
 use crate::facts::{Facts, RoleOfMachines};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped};

@@ -51,21 +51,13 @@ pub(super) fn is_public(facts: &Facts, subnet: &Subnet) -> Result<bool, Skipped>
     Ok(route.is_some_and(|route| matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole))
 }
 
-/// Whether machines without a public address may be launched in a subnet.
-fn has_private_machines(facts: &Facts, subnet: &Subnet) -> bool {
+/// Whether machines that ask for a public address, or machines that do not, may be launched in a subnet.
+fn has_machines(facts: &Facts, subnet: &Subnet, want_public_address: bool) -> bool {
     let network = &facts.demand.network;
     let mut machines = facts.demand.machines.iter();
     machines.any(|machines| {
-        machines.spec.public_ip != Some(true) && machines.subnet_ids(network).contains(subnet.id.as_str())
-    })
-}
-
-/// Whether the machines in a subnet get a public address.
-fn has_public_machines(facts: &Facts, subnet: &Subnet) -> bool {
-    let network = &facts.demand.network;
-    let mut machines = facts.demand.machines.iter();
-    machines.any(|machines| {
-        machines.spec.public_ip == Some(true) && machines.subnet_ids(network).contains(subnet.id.as_str())
+        let wants = machines.spec.public_ip == Some(true);
+        wants == want_public_address && machines.subnet_ids(network).contains(subnet.id.as_str())
     })
 }
 
@@ -79,8 +71,8 @@ fn private_route(facts: &Facts, subnet: &Subnet) -> Result<Option<Problem>, Skip
     let (message, fix) = match route {
         // Machines with public addresses use such a route, which S6 checks.
         Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
-            let get_addresses = has_public_machines(facts, subnet) || subnet.assigns_public_ip || !has_ipv4(subnet);
-            if get_addresses || !has_private_machines(facts, subnet) {
+            let get_addresses = has_machines(facts, subnet, true) || subnet.assigns_public_ip || !has_ipv4(subnet);
+            if get_addresses || !has_machines(facts, subnet, false) {
                 return Ok(None);
             }
             (
@@ -139,7 +131,7 @@ fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Sk
 
 fn public_routes(facts: &Facts) -> Checked {
     let subnets = facts.subnets_of(None)?;
-    let public: Vec<&Subnet> = subnets.into_iter().filter(|subnet| has_public_machines(facts, subnet)).collect();
+    let public: Vec<&Subnet> = subnets.into_iter().filter(|subnet| has_machines(facts, subnet, true)).collect();
     applies(!public.is_empty())?;
     let mut problems = Vec::new();
     for subnet in public {

@@ -1,15 +1,15 @@
 //! Rules about security groups.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
-use ipnet::{IpNet, Ipv4Net};
 
+use super::egress;
+use super::machine_groups::{certain, first_certain, group_sets, in_vpc, machines, of_known_groups, peer_in};
 use super::traffic::{self, Flow, Side};
-use crate::facts::{DhcpOptions, Facts, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP, RoleOfMachines, SecurityGroup};
-use crate::lookup::{DEFAULT_ROUTE, ranges};
-use crate::reach::{Peer, Traffic, allow, egress, filters_of_peer, ingress};
+use crate::facts::{Facts, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP, RoleOfMachines, SecurityGroup};
+use crate::lookup::ranges;
+use crate::reach::{Peer, Traffic, allow, ingress};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// Maximum number of security groups of a network interface, and of rules of a security group, unless the account has
@@ -97,7 +97,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "All machines may connect to TCP 443, DNS, NTP and each other",
         breaks: "Nodes load no images, resolve no names or never join the cluster.",
         shown_by: ShownBy::Moto,
-        check: outgoing,
+        check: egress::outgoing,
     },
     Rule {
         id: "G11",
@@ -115,82 +115,9 @@ pub(super) const RULES: &[Rule] = &[
         title: "Under a hosted control plane, workers may connect to TCP 8132 of konnectivity",
         breaks: "kubectl logs and exec, and webhooks, do not reach the nodes.",
         shown_by: ShownBy::Moto,
-        check: konnectivity,
+        check: egress::konnectivity,
     },
 ];
-
-/// The machines of a role, or all machines, as the other side of a connection.
-pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Peer<'_>, Skipped> {
-    Ok(Peer {
-        group_ids: facts.demand.group_ids(role),
-        ranges: ranges(facts.subnets_of(role)?),
-        found_by: facts.demand.with_security_group_filters(role),
-    })
-}
-
-/// The machines of each role that has security groups. A rule that names a group of one role does not admit the other.
-pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> {
-    let mut peers = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
-        peers.push(machines(facts, Some(role))?);
-    }
-    peers.retain(|peer| !peer.group_ids.is_empty() || peer.found_by.is_some());
-    Ok(peers)
-}
-
-/// The addresses in the ranges, as the other side of a connection.
-fn peer_in<'a>(ranges: impl IntoIterator<Item = &'a str>) -> Peer<'a> {
-    Peer { ranges: ranges.into_iter().collect(), ..Peer::default() }
-}
-
-/// The existing security groups of machines of one template.
-pub(super) struct Groups<'a> {
-    groups: Vec<&'a SecurityGroup>,
-    /// The template, if it names more groups by filters.
-    found_by: Option<&'a str>,
-}
-
-/// The sets of security groups that machines of a role have. If a group does not exist, G1 reports it, and the other
-/// rules are unknown.
-pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Groups<'_>>, Skipped> {
-    let sets = facts.demand.group_sets(role);
-    applies(!sets.is_empty())?;
-    let existing = sets.into_iter().map(|set| {
-        let groups = facts.groups(&set.ids)?;
-        if groups.len() < set.ids.len() {
-            return Err(Skipped::Unknown("a security group does not exist: see G1".to_owned()));
-        }
-        Ok(Groups { groups, found_by: set.found_by })
-    });
-    existing.collect()
-}
-
-/// The template whose filters may find a group that admits the traffic, or one that is admitted.
-fn filters<'a>(set: &Groups<'a>, traffic: Traffic, peer: &Peer<'a>) -> Option<&'a str> {
-    set.found_by.or_else(|| filters_of_peer(ingress(&set.groups), traffic, peer))
-}
-
-/// What groups do not admit or allow is unknown if a template names more groups by filters.
-pub(super) fn certain(found_by: Option<&str>) -> Result<(), Skipped> {
-    match found_by {
-        None => Ok(()),
-        Some(template) => {
-            Err(Skipped::Unknown(format!("{template} names security groups by filters, which are not looked up here")))
-        }
-    }
-}
-
-/// The problem that security groups do not admit or allow traffic, with a hint while not all templates are known.
-pub(super) fn of_known_groups(facts: &Facts, problem: Problem) -> Problem {
-    let demand = &facts.demand;
-    let has = |role| demand.machines.iter().any(|machines| machines.role == role);
-    let knows_control_plane = has(RoleOfMachines::ControlPlane) || !demand.has_control_plane_machines();
-    if knows_control_plane && has(RoleOfMachines::Worker) {
-        return problem;
-    }
-    let fix = format!("{}; if machine templates name more security groups that do, skip the rule", problem.fix);
-    Problem { fix, ..problem }
-}
 
 /// Returns a problem unless all machines of `role` admit the traffic from the peer.
 pub(super) fn admits(
@@ -201,10 +128,10 @@ pub(super) fn admits(
 ) -> Result<Option<Problem>, Skipped> {
     let sets = group_sets(facts, role)?;
     let refusing = sets.iter().filter(|set| !allow(ingress(&set.groups), traffic, peer));
-    let Some(set) = refusing.min_by_key(|set| filters(set, traffic, peer).is_some()) else {
+    let refusing = refusing.map(|set| (set.filters(ingress(&set.groups), traffic, peer), set));
+    let Some(set) = first_certain(refusing)? else {
         return Ok(None);
     };
-    certain(filters(set, traffic, peer))?;
     let ids: Vec<&str> = set.groups.iter().map(|group| group.id.as_str()).collect();
     let of = match role {
         RoleOfMachines::ControlPlane => "control plane machines",
@@ -317,30 +244,6 @@ fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> 
     Ok(vec![(name.to_owned(), peer)])
 }
 
-fn in_vpc(facts: &Facts) -> Result<Peer<'_>, Skipped> {
-    let vpc = facts.the_vpc()?;
-    let is_ipv4 = facts.default_destination_of_machines()? == DEFAULT_ROUTE;
-    let blocks = if is_ipv4 { &vpc.cidr_blocks } else { &vpc.ipv6_cidr_blocks };
-    Ok(peer_in(blocks.iter().map(String::as_str)))
-}
-
-/// Addresses of Amazon's DNS server in every VPC. Source: the user guide of VPC, «Amazon DNS server».
-const AMAZON_DNS: [&str; 2] = ["169.254.169.253", "fd00:ec2::253"];
-
-/// The ranges of the DNS servers of the VPC whose traffic security groups filter: not Amazon's, whose address is also the
-/// third one of each range of the VPC. Without known DHCP options, which V4 reports, there are none.
-fn filtered_dns_servers(facts: &Facts) -> Vec<String> {
-    let Some(DhcpOptions { domain_name_servers, .. }) = facts.dhcp_options.found().and_then(Option::as_ref) else {
-        return Vec::new();
-    };
-    let blocks = facts.vpc.found().and_then(Option::as_ref).into_iter().flat_map(|vpc| &vpc.cidr_blocks);
-    let third = |block: &String| block.parse::<Ipv4Net>().ok()?.hosts().nth(1).map(IpAddr::from);
-    let mut amazons: Vec<IpAddr> = blocks.filter_map(third).collect();
-    amazons.extend(AMAZON_DNS.iter().filter_map(|address| address.parse::<IpAddr>().ok()));
-    let servers = domain_name_servers.iter().filter_map(|server| server.trim().parse::<IpAddr>().ok());
-    servers.filter(|server| !amazons.contains(server)).map(|server| IpNet::from(server).to_string()).collect()
-}
-
 /// The load balancers of the control plane that have a security group or an address in a known subnet.
 fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
     let subnets = facts.of_network(&facts.subnets, "the subnets")?;
@@ -368,78 +271,6 @@ fn admitted(facts: &Facts, rule: &str) -> Checked {
         }
     }
     of_each(answers)
-}
-
-fn outgoing(facts: &Facts) -> Checked {
-    let in_vpc = in_vpc(facts)?;
-    let everywhere = facts.default_destination_of_machines()?;
-    // Without a default route, nodes reach only the endpoints of the VPC and its time and DNS servers.
-    let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
-        let table = facts.route_table(&subnet.id).ok();
-        table.is_some_and(|table| table.routes.iter().any(|route| route.destination == everywhere))
-    });
-    let control_plane = Some(RoleOfMachines::ControlPlane);
-    let api = Peer {
-        group_ids: facts.demand.group_ids(control_plane),
-        found_by: facts.demand.with_security_group_filters(control_plane),
-        ..in_vpc.clone()
-    };
-    let balancers = facts.endpoint_balancers().unwrap_or_default();
-    let is_public = !balancers.is_empty() && balancers.iter().all(|balancer| balancer.scheme == "internet-facing");
-    let dns_servers = filtered_dns_servers(facts);
-    let peer_of = |side| match side {
-        Side::Anywhere if has_default_route => (peer_in([everywhere]), everywhere),
-        Side::Anywhere => (in_vpc.clone(), everywhere),
-        // The name of such a load balancer resolves to public addresses.
-        Side::ControlPlane if is_public && has_default_route => (peer_in([everywhere]), "the control plane"),
-        Side::ControlPlane => (api.clone(), "the control plane"),
-        Side::Machines => (api.clone(), "other machines"),
-        Side::Workers | Side::LoadBalancers | Side::Vpc => (in_vpc.clone(), "the VPC"),
-    };
-    let dns = (Traffic::udp(53), (peer_in(dns_servers.iter().map(String::as_str)), "the DNS servers of the VPC"));
-    let mut answers = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
-        let sets = match group_sets(facts, role) {
-            Err(Skipped::NotApplicable) => continue,
-            sets => sets?,
-        };
-        for set in sets {
-            let of_role = traffic::outgoing(&facts.demand).into_iter();
-            let of_role = of_role.filter(|flow| flow.rule == "G10" && flow.role == role);
-            let wanted = of_role.map(|flow| (flow.traffic, peer_of(flow.side)));
-            let of_peer =
-                |traffic: Traffic, peer: &Peer<'_>| filters_of_peer(egress(&set.groups), traffic, peer).is_some();
-            let refused = wanted
-                .chain((!dns_servers.is_empty()).then(|| dns.clone()))
-                .filter(|(traffic, (peer, _))| !allow(egress(&set.groups), *traffic, peer))
-                .min_by_key(|(traffic, (peer, _))| of_peer(*traffic, peer));
-            answers.push(
-                refused
-                    .map(|(traffic, (peer, name))| {
-                        certain(set.found_by.or_else(|| filters_of_peer(egress(&set.groups), traffic, &peer)))?;
-                        Ok(egress_problem(facts, &set.groups, traffic, (name, &peer)))
-                    })
-                    .transpose(),
-            );
-        }
-    }
-    of_each(answers)
-}
-
-/// The problem that the groups do not allow connections to the peer.
-fn egress_problem(
-    facts: &Facts,
-    groups: &[&SecurityGroup],
-    traffic: Traffic,
-    (name, peer): (&str, &Peer<'_>),
-) -> Problem {
-    let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
-    let message = format!("the security groups {} do not allow {} to {name}", ids.join(", "), traffic.text());
-    let group = ids.last().copied().unwrap_or_default();
-    let range = peer.ranges.first().copied().unwrap_or_default();
-    let fix = format!("allow {} to {name}", traffic.text());
-    let command = format!("ec2 authorize-security-group-egress --group-id {group} {}", traffic.permissions(range));
-    of_known_groups(facts, Problem::new(ids.join(","), message, fix)).fixed_by(facts.aws(&command))
 }
 
 fn cluster_tags(facts: &Facts) -> Checked {
@@ -483,21 +314,4 @@ fn cluster_tag_problem(facts: &Facts, groups: &[&SecurityGroup]) -> Option<Probl
             several.last().copied().unwrap_or_default()
         ))),
     })
-}
-
-fn konnectivity(facts: &Facts) -> Checked {
-    let flows = traffic::outgoing(&facts.demand);
-    let Some(flow) = flows.iter().find(|flow| flow.rule == "G12") else {
-        return Err(Skipped::NotApplicable);
-    };
-    let anywhere = peer_in([facts.default_destination_of_machines()?]);
-    // The hosted control plane may have addresses in the VPC.
-    let in_vpc = in_vpc(facts)?;
-    of_each(group_sets(facts, flow.role)?.iter().map(|set| {
-        if [&anywhere, &in_vpc].into_iter().any(|peer| allow(egress(&set.groups), flow.traffic, peer)) {
-            return Ok(None);
-        }
-        certain(set.found_by)?;
-        Ok(Some(egress_problem(facts, &set.groups, flow.traffic, ("the hosted control plane", &anywhere))))
-    }))
 }

@@ -66,7 +66,7 @@ pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
 
 /// The connections that machines must be allowed to open.
 pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
-    let port = endpoint_port(demand);
+    let port = demand.endpoint_port();
     // Connections to everywhere include an endpoint with their port.
     let endpoint = (port != 443).then_some((Traffic::tcp(port), Side::ControlPlane));
     // Security groups do not filter traffic to Amazon's DNS and time servers.
@@ -115,14 +115,9 @@ pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
     let with = |is_egress, traffic, with_subnets| AclTraffic { is_egress, traffic, with_subnets };
     let mut wanted =
         vec![with(true, Traffic::tcp(443), false), with(false, Traffic::range("tcp", 32768, 60999), false)];
-    let ports = BTreeSet::from([demand.api_port, endpoint_port(demand)]);
+    let ports = BTreeSet::from([demand.api_port, demand.endpoint_port()]);
     for traffic in ports.into_iter().map(Traffic::tcp).chain([KUBELET]) {
         wanted.extend([with(false, traffic, true), with(true, traffic, true)]);
     }
     wanted
-}
-
-/// The port of the control plane endpoint, on which load balancers listen.
-pub(crate) fn endpoint_port(demand: &Demand) -> i32 {
-    demand.endpoint.as_ref().map_or(demand.api_port, |endpoint| endpoint.port)
 }

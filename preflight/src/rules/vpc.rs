@@ -205,8 +205,8 @@ fn ipv6(facts: &Facts) -> Checked {
 
 fn owner(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
-    let account = known(&facts.account_id, "the account")?;
-    let problem = (vpc.owner_id != *account).then(|| {
+    known(&facts.account_id, "the account")?;
+    let problem = facts.is_in_shared_vpc().then(|| {
         Problem::new(
             &vpc.id,
             format!("{} belongs to account {}", vpc.id, vpc.owner_id),

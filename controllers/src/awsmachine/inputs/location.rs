@@ -380,6 +380,5 @@ async fn resolve_targets(
     resolved.retain(|target| target.load_balancer_name.is_none());
     let excess = keep_allowed_count(&mut resolved, "controlPlaneTargets of the network, in its source");
     // A deletion waits for what may be known soon, whatever else is wrong.
-    let stays = |problem: &Problem| matches!(problem.reason, Reason::NotFound | Reason::InvalidSpec);
-    (resolved, problems.into_iter().chain(excess).min_by_key(stays))
+    (resolved, problems.into_iter().chain(excess).min_by_key(Problem::needs_a_change))
 }

@@ -238,10 +238,9 @@ fn lives(instance: &Instance) -> bool {
 /// to leave them as it has to leave known ones. No instance is in a load balancer that does not exist, and a wrong spec
 /// stays wrong.
 fn awaits_unknown_targets(pending: &Problem, scope: &MachineScope, context: &MachineContext) -> bool {
-    let may_be_known = !matches!(pending.reason, Reason::NotFound | Reason::InvalidSpec);
     let deleted = scope.machine.metadata.deletion_timestamp.as_ref();
     let is_in_time = |deleted: &Time| age(deleted.0, context.kubernetes.now()) < context.timing.drain_limit;
-    may_be_known && deleted.is_some_and(is_in_time)
+    !pending.needs_a_change() && deleted.is_some_and(is_in_time)
 }
 
 fn ensure_deregistered_from_known(
