@@ -27,7 +27,7 @@ pub(crate) async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> Re
         Some(file) => {
             let unusable = || format!("cannot use the kubeconfig {}", file.display());
             let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
-            proxy::of_environment(Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(unusable)?)
+            proxy::of_kubeconfig(kubeconfig, &options).await.with_context(unusable)?
         }
         None => match Config::from_kubeconfig(&options).await {
             Ok(config) => proxy::of_environment(config),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use capa_api::common::Tags;
 use capa_cloud::informer::TerminationBatch;
-use capa_cloud::limits::Caller;
+use capa_cloud::limits::{Caller, Flow};
 use capa_cloud::session::{
     InformerCalls, MachineSession, Moment, RateLimiter, SessionAssignments, SessionDriver, SessionState,
 };
@@ -276,6 +276,10 @@ impl SessionDriver for ControllerSession {
 
     fn rates(&self) -> &RateLimiter {
         self.session.runner.limiter().rates()
+    }
+
+    fn flow(&self) -> &Flow {
+        self.session.runner.flow()
     }
 
     async fn ask_account(&self) -> Result<String, CloudError> {

@@ -3,9 +3,19 @@
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// Variables with the URL of the proxy. The first one that is set applies. Source: kube.
 const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+
+/// The configuration of a client for the API server of a kubeconfig, with the proxy of
+/// [`of_environment`].
+///
+/// # Errors
+/// The kubeconfig cannot be used.
+pub async fn of_kubeconfig(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<Config, KubeconfigError> {
+    Ok(of_environment(Config::from_custom_kubeconfig(kubeconfig, options).await?))
+}
 
 /// The configuration of a kubeconfig with the proxy for its server: the `proxy-url` of the kubeconfig, or else the
 /// proxy in `HTTPS_PROXY` unless `NO_PROXY` matches the server. This function is needed because kube compares

@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The kubeconfig cannot be used.
 pub async fn config(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, KubeconfigError> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config = proxy::of_environment(Config::from_custom_kubeconfig(kubeconfig, &options).await?);
+    let mut config = proxy::of_kubeconfig(kubeconfig, &options).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(ANSWER_TIMEOUT);
     config.write_timeout = Some(ANSWER_TIMEOUT);

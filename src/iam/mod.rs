@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use capa_api::cluster::AWSClusterSpec;
+use capa_api::contract::Cluster;
 use clap::{Args, ValueEnum};
 use kube::ResourceExt as _;
 
@@ -160,7 +161,7 @@ fn given_of_network(flags: &Flags) -> Result<Given> {
     let clusters = match &flags.file {
         Some(file) => {
             let (_, cluster) = objects::read_managed(file)?;
-            vec![format!("{}/{}", cluster.namespace().as_deref().unwrap_or("*"), cluster.name_any())]
+            vec![qualified_name(cluster.namespace().as_deref(), &cluster)]
         }
         None => flags.cluster.clone(),
     };
@@ -187,10 +188,13 @@ fn of_cluster(described: Described) -> (String, ClusterUse) {
             (sourced.cluster, namespace, AWSClusterSpec::default())
         }
     };
-    // Without a namespace, the objects are applied to whatever namespace the user names.
-    let name = format!("{}/{}", namespace.as_deref().unwrap_or("*"), cluster.name_any());
-    let cluster_use = ClusterUse::new(&spec, &demand);
-    (name, cluster_use)
+    (qualified_name(namespace.as_deref(), &cluster), ClusterUse::new(&spec, &demand))
+}
+
+/// Namespace and name of a Cluster, as for `--cluster`. Without a namespace, the objects of a file are applied to
+/// whatever namespace the user names.
+fn qualified_name(namespace: Option<&str>, cluster: &Cluster) -> String {
+    format!("{}/{}", namespace.unwrap_or("*"), cluster.name_any())
 }
 
 #[cfg(test)]

@@ -355,16 +355,17 @@ mod tests {
         assert_eq!(policy.statement.len(), everybody.statement.len());
     }
 
+    fn is_read(action: &str) -> bool {
+        action.contains(":Describe") || action.contains(":Get")
+    }
+
     #[test]
     fn only_reads_are_allowed_on_all_resources() {
         let policy = full(Partition::Aws);
         let on_all = policy.statement.iter().filter(|statement| statement.resource == ["*"]);
         let actions: Vec<&String> = on_all.flat_map(|statement| &statement.action).collect();
         assert!(!actions.is_empty());
-        for action in actions {
-            let is_read = action.contains(":Describe") || action.contains(":Get");
-            assert!(is_read, "{action}");
-        }
+        assert!(actions.iter().all(|action| is_read(action)), "{actions:?}");
     }
 
     #[test]
@@ -452,7 +453,6 @@ mod tests {
         );
         let reads = statement(&everybody, "Read");
         let reads = reads["Action"].as_array().cloned().unwrap_or_default();
-        let is_read = |name: &str| name.contains(":Describe") || name.contains(":Get");
         assert!(reads.iter().all(|action| action.as_str().is_some_and(is_read)));
         // The tags of a subnet in a request do not allow its creation in somebody else's VPC.
         assert_eq!(

@@ -51,7 +51,7 @@ impl ActionLimiter {
 
     pub(super) fn acquire(&mut self, request: &CallRequest, now: Duration) -> Result<(), Duration> {
         self.reserve(request, now)?;
-        self.queue.served(request);
+        self.queue.remove(request);
         Ok(())
     }
 
@@ -68,6 +68,10 @@ impl ActionLimiter {
         if let Some(bucket) = &mut self.tokens.instances {
             bucket.throttled(now);
         }
+    }
+
+    pub(super) fn release(&mut self, request: &CallRequest) {
+        self.tokens.refund(self.queue.remove(request));
     }
 
     pub(super) fn forget(&mut self, caller: &Caller) {

@@ -27,9 +27,6 @@ pub use share::{AccountShares, ParseShareError, Share, Shares};
 
 use crate::{ClusterKey, MachineKey, Query};
 
-/// The action that launches an instance.
-const RUN_INSTANCES: &str = "RunInstances";
-
 /// The purpose of a call, the most urgent first. The priority orders calls of the same action only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
@@ -147,7 +144,7 @@ impl CallRequest {
     /// A launch of a machine's instance.
     pub fn launch(flow: &Flow, machine: &MachineKey) -> Self {
         Self {
-            action: RUN_INSTANCES,
+            action: "RunInstances",
             flow: flow.clone(),
             caller: Caller::Machine(machine.clone()),
             priority: Priority::Launch,
@@ -217,10 +214,10 @@ impl Limiter {
         }
     }
 
-    /// Removes a machine that does not launch its instance for now, and returns the tokens of its unused turn.
-    pub fn release_launch(&mut self, machine: &MachineKey) {
-        if let Some(bucket) = self.buckets.get_mut(RUN_INSTANCES) {
-            bucket.forget(&Caller::Machine(machine.clone()));
+    /// Removes the caller of a call that is not made for now, and returns the tokens of its unused turn.
+    pub fn release(&mut self, turn: &CallRequest) {
+        if let Some(bucket) = self.buckets.get_mut(turn.action) {
+            bucket.release(turn);
         }
     }
 

@@ -72,6 +72,15 @@ impl Waiting {
     fn is_expected(&self, now: Duration) -> bool {
         !self.is_granted && now <= self.turn + EXPECTED
     }
+
+    /// Whether this is not the entry of a caller that is removed. If it is, adds the tokens of its turn to `taken`.
+    fn stays_without(&self, caller: &Caller, taken: &mut Cost) -> bool {
+        let stays = self.caller != *caller;
+        if !stays && self.is_granted {
+            taken.add(self);
+        }
+        stays
+    }
 }
 
 /// The callers of one flow, in the order of their first requests.
@@ -167,26 +176,22 @@ impl Queue {
         callers.any(|waiting| waiting.is_granted && waiting.caller == request.caller)
     }
 
-    /// Removes a caller whose call is made.
-    pub(super) fn served(&mut self, request: &CallRequest) {
+    /// Removes the caller of a request. Returns the tokens of its turn, which are unused if the call is not made.
+    pub(super) fn remove(&mut self, request: &CallRequest) -> Cost {
+        let mut taken = Cost::default();
         let tenant = Tenant::of(&request.flow);
         let lines = self.classes.values_mut().filter_map(|class| class.get_mut(&tenant));
         for line in lines.filter_map(|lines| lines.by_flow.get_mut(&request.flow)) {
-            line.callers.retain(|waiting| waiting.caller != request.caller);
+            line.callers.retain(|waiting| waiting.stays_without(&request.caller, &mut taken));
         }
         self.drop_empty();
+        taken
     }
 
-    /// Removes a caller that will not come. Returns the tokens of its unused turns.
+    /// Removes a caller that will not come from all flows. Returns the tokens of its unused turns.
     pub(super) fn forget(&mut self, caller: &Caller) -> Cost {
         let mut unused = Cost::default();
-        self.retain(|waiting| {
-            let is_kept = waiting.caller != *caller;
-            if !is_kept && waiting.is_granted {
-                unused.add(waiting);
-            }
-            is_kept
-        });
+        self.retain(|waiting| waiting.stays_without(caller, &mut unused));
         unused
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use capa_api::common::{MachineAddress, Tags};
 use capa_api::machine::{AWSMachineSpec, InstanceState};
 use capa_api::meta;
-use capa_api::network::MachineNetwork;
+use capa_api::network::{MachineNetwork, ZoneType};
 pub use elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
 pub use host::{CapacitySource, Host, HostRequest};
 pub use identity::{CredentialSource, ResolvedIdentity};
@@ -166,14 +166,13 @@ pub fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags 
     tags
 }
 
-/// The type of a zone by its name: `availability-zone` if the name is the region and one letter, else an edge zone
-/// (`wavelength-zone`, `local-zone`). AWS defines these names
-/// (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).
-pub fn zone_type(region: &str, zone: &str) -> &'static str {
+/// The type of a zone by its name: the name of an edge zone goes on with a dash after the region. AWS defines these
+/// names (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).
+pub fn zone_type(region: &str, zone: &str) -> ZoneType {
     match zone.strip_prefix(region) {
-        Some(rest) if rest.len() == 1 && rest.chars().all(|letter| letter.is_ascii_lowercase()) => "availability-zone",
-        Some(rest) if rest.contains("-wl") => "wavelength-zone",
-        _ => "local-zone",
+        Some(rest) if rest.starts_with("-wl") => ZoneType::WavelengthZone,
+        Some(rest) if rest.starts_with('-') => ZoneType::LocalZone,
+        _ => ZoneType::AvailabilityZone,
     }
 }
 
@@ -183,9 +182,10 @@ mod tests {
 
     #[test]
     fn edge_zones_are_recognized_by_their_names() {
-        assert_eq!(zone_type("eu-west-1", "eu-west-1b"), "availability-zone");
-        assert_eq!(zone_type("us-west-2", "us-west-2-lax-1a"), "local-zone");
-        assert_eq!(zone_type("us-east-1", "us-east-1-wl1-bos-wlz-1"), "wavelength-zone");
+        assert_eq!(zone_type("eu-west-1", "eu-west-1b"), ZoneType::AvailabilityZone);
+        assert_eq!(zone_type("eu-west-1", "us-east-1b"), ZoneType::AvailabilityZone);
+        assert_eq!(zone_type("us-west-2", "us-west-2-lax-1a"), ZoneType::LocalZone);
+        assert_eq!(zone_type("us-east-1", "us-east-1-wl1-bos-wlz-1"), ZoneType::WavelengthZone);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use capa_api::common::Tags;
 use parking_lot::Mutex;
 
+use crate::limits::{CallRequest, Flow};
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
@@ -35,6 +36,9 @@ pub trait SessionDriver: Reads {
 
     /// The request rates of the session.
     fn rates(&self) -> &RateLimiter;
+
+    /// The flow of the session's calls.
+    fn flow(&self) -> &Flow;
 
     /// GetCallerIdentity.
     async fn ask_account(&self) -> Result<String, CloudError>;
@@ -236,7 +240,7 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     }
 
     fn release_launch(&self, machine: &MachineKey) {
-        self.driver.rates().release_launch(machine);
+        self.driver.rates().release(&CallRequest::launch(self.driver.flow(), machine));
     }
 
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {

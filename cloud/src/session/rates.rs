@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::limits::{CallRequest, Caller, Flow, Limiter, Shares};
-use crate::{CloudError, ErrorClass, MachineKey, Query};
+use crate::{CloudError, ErrorClass, Query};
 
 type SharedLimiter = Arc<Mutex<Limiter>>;
 
@@ -162,9 +162,9 @@ impl RateLimiter {
         self.permit(action, limiter, time)
     }
 
-    /// Releases the turn of a machine to launch its instance.
-    pub fn release_launch(&self, machine: &MachineKey) {
-        self.limiter().lock().release_launch(machine);
+    /// Releases the turn of a call that is not made for now, or the place of its caller in the queue.
+    pub fn release(&self, request: &CallRequest) {
+        self.limiter().lock().release(request);
     }
 
     /// Releases the turns of a caller that makes no more calls.

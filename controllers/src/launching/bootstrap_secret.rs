@@ -9,6 +9,7 @@ use capa_api::contract::ContractReference;
 use capa_api::forms::is_dns_subdomain;
 use capa_api::meta;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 
 use crate::invalid_value::shortened;
 
@@ -45,7 +46,7 @@ pub(crate) fn validate_name(name: &str) -> Result<(), ConditionUpdate> {
 
 /// Refuses a Secret that is not known to be bootstrap data. `source` is the bootstrap object that the Machine names.
 pub(crate) fn validate(secret: &Secret, source: Option<&ContractReference>) -> Result<(), ConditionUpdate> {
-    if is_owned_by(secret, source) || is_marked(secret) {
+    if is_owned_by(secret, source) || is_labelled(secret) || is_user_data_of_hypershift(secret) {
         return Ok(());
     }
     let name = secret.metadata.name.as_deref().unwrap_or_default();
@@ -82,18 +83,16 @@ fn is_owned_by(secret: &Secret, source: Option<&ContractReference>) -> bool {
     owner.is_some_and(|owner| owner.name == *name) && (claimed.is_none() || is_named_like_source)
 }
 
-/// Whether the author of the Secret has marked it as bootstrap data.
-fn is_marked(secret: &Secret) -> bool {
+/// Whether the label of bootstrap data is `true`.
+fn is_labelled(secret: &Secret) -> bool {
+    secret.labels().get(meta::BOOTSTRAP_DATA_LABEL).is_some_and(|value| value == "true")
+}
+
+/// Whether the Secret is the user data of a NodePool of HyperShift.
+fn is_user_data_of_hypershift(secret: &Secret) -> bool {
     let (annotation, prefix) = HYPERSHIFT;
-    let annotations = secret.metadata.annotations.as_ref();
-    let is_of_node_pool = annotations.is_some_and(|annotations| annotations.contains_key(annotation));
     let is_user_data = |name: &str| name.starts_with(prefix) && purpose(name).is_none();
-    if is_of_node_pool && secret.metadata.name.as_deref().is_some_and(is_user_data) {
-        return true;
-    }
-    let labels = secret.metadata.labels.as_ref();
-    let label = labels.and_then(|labels| labels.get(meta::BOOTSTRAP_DATA_LABEL));
-    label.is_some_and(|value| value == "true")
+    secret.annotations().contains_key(annotation) && secret.metadata.name.as_deref().is_some_and(is_user_data)
 }
 
 /// The purpose of a Secret of this name; `None` for a name without a purpose.

@@ -261,6 +261,10 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         &self.rates
     }
 
+    fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
     async fn ask_account(&self) -> Result<String, CloudError> {
         let permit = Permit::unlimited("GetCallerIdentity");
         self.call(permit, false, String::new(), |client, _| client.account_id()).await

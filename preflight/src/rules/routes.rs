@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Facts, Route, RouteTarget, Subnet};
+use crate::facts::{Facts, MachineDemand, Route, RouteTarget, Subnet};
 use crate::lookup::{default_destination, has_ipv4};
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, of_each};
 use crate::rules::endpoints::missing_services;
@@ -51,14 +51,15 @@ pub(super) fn is_public(facts: &Facts, subnet: &Subnet) -> Result<bool, Skipped>
     Ok(route.is_some_and(|route| matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole))
 }
 
-/// Whether machines that ask for a public address, or machines that do not, may be launched in a subnet.
-fn has_machines(facts: &Facts, subnet: &Subnet, want_public_address: bool) -> bool {
+/// The machines that may be launched in a subnet.
+fn machines_of<'a>(facts: &'a Facts, subnet: &Subnet) -> impl Iterator<Item = &'a MachineDemand> {
     let network = &facts.demand.network;
-    let mut machines = facts.demand.machines.iter();
-    machines.any(|machines| {
-        let wants = machines.spec.public_ip == Some(true);
-        wants == want_public_address && machines.subnet_ids(network).contains(subnet.id.as_str())
-    })
+    facts.demand.machines.iter().filter(|machines| machines.subnet_ids(network).contains(subnet.id.as_str()))
+}
+
+/// Whether the machines ask for a public address.
+fn want_public_address(machines: &MachineDemand) -> bool {
+    machines.spec.public_ip == Some(true)
 }
 
 fn private_routes(facts: &Facts) -> Checked {
@@ -71,8 +72,9 @@ fn private_route(facts: &Facts, subnet: &Subnet) -> Result<Option<Problem>, Skip
     let (message, fix) = match route {
         // Machines with public addresses use such a route, which S6 checks.
         Some(route) if matches!(route.target, RouteTarget::InternetGateway(_)) && !route.is_blackhole => {
-            let get_addresses = has_machines(facts, subnet, true) || subnet.assigns_public_ip || !has_ipv4(subnet);
-            if get_addresses || !has_machines(facts, subnet, false) {
+            let machines: Vec<_> = machines_of(facts, subnet).collect();
+            let want_addresses = machines.iter().any(|machines| want_public_address(machines));
+            if machines.is_empty() || want_addresses || subnet.assigns_public_ip || !has_ipv4(subnet) {
                 return Ok(None);
             }
             (
@@ -131,7 +133,8 @@ fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Sk
 
 fn public_routes(facts: &Facts) -> Checked {
     let subnets = facts.subnets_of(None)?;
-    let public: Vec<&Subnet> = subnets.into_iter().filter(|subnet| has_machines(facts, subnet, true)).collect();
+    let is_asked = |subnet: &&Subnet| machines_of(facts, subnet).any(want_public_address);
+    let public: Vec<&Subnet> = subnets.into_iter().filter(is_asked).collect();
     applies(!public.is_empty())?;
     let mut problems = Vec::new();
     for subnet in public {

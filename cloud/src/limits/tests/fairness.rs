@@ -123,7 +123,7 @@ fn serve(queue: &mut Queue, waiting: &mut Vec<CallRequest>) -> String {
     let next = waiting.iter().position(is_next).expect("a caller is next");
     let served = waiting.remove(next);
     queue.grant(&served, Duration::ZERO);
-    queue.served(&served);
+    queue.remove(&served);
     match served.caller {
         Caller::Task(name) => name,
         other => panic!("{other:?}"),

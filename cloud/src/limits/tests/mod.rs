@@ -202,7 +202,7 @@ fn a_machine_gives_up_its_turn_to_launch_only() {
     assert_eq!(limiter.reserve(&launch_of_machine, Duration::ZERO), Ok(()));
     assert_eq!(limiter.reserve(&update, Duration::ZERO), Ok(()));
     drain(&mut limiter, "CreateTags", Duration::ZERO);
-    limiter.release_launch(&machine);
+    limiter.release(&launch_of_machine);
     assert_eq!(drain(&mut limiter, LAUNCH, Duration::ZERO), 2, "the turn is there again");
     assert_eq!(drain(&mut limiter, "CreateTags", Duration::ZERO), 0, "the other turn stays reserved");
     assert_eq!(limiter.acquire(&update, Duration::ZERO), Ok(()));

@@ -4,6 +4,7 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::LoadBalancerType;
 use capa_api::cluster::status::ClusterResource;
 use capa_api::cluster::subnet::SubnetSpec;
+use capa_cloud::zone_type;
 
 use super::inputs::{brought, vpc_spec};
 
@@ -15,11 +16,9 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
     let vpc = vpc_spec(spec);
     let subnets = spec.subnets();
     let is_any = |is: fn(&SubnetSpec) -> bool| subnets.iter().any(is);
-    // The names of Local and Wavelength Zones go on with a dash after the region.
-    let is_edge_of = |region: &str, zone: &str| zone.strip_prefix(region).is_some_and(|rest| rest.starts_with('-'));
     let is_in_edge_zone = |subnet: &SubnetSpec| {
         let named = spec.region.as_deref().zip(subnet.availability_zone.as_deref());
-        subnet.is_edge() || named.is_some_and(|(region, zone)| is_edge_of(region, zone))
+        subnet.is_edge() || named.is_some_and(|(region, zone)| zone_type(region, zone).is_edge())
     };
     let fields = [
         ("bastion", spec.bastion.as_ref().is_some_and(|bastion| bastion.enabled)),

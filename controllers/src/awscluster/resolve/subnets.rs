@@ -131,7 +131,7 @@ pub(super) fn from_lookup(
 
 /// The type of an edge zone; `None` for an ordinary zone, for which the network has no type.
 fn edge_zone_type(region: &str, zone: &str) -> Option<ZoneType> {
-    zone_type(region, zone).parse().ok().filter(|kind: &ZoneType| kind.is_edge())
+    Some(zone_type(region, zone)).filter(|zone_type| zone_type.is_edge())
 }
 
 fn non_empty(text: Option<&String>) -> Option<&str> {

@@ -105,7 +105,7 @@ async fn look_up(
         let region = region_of(&network).to_owned();
         for subnet in &mut network.subnets {
             if let Some(seen) = seen.iter().find(|seen| seen.id == subnet.id) {
-                subnet.zone_type = subnet.zone_type.or_else(|| zone_type(&region, &seen.zone).parse().ok());
+                subnet.zone_type = subnet.zone_type.or_else(|| Some(zone_type(&region, &seen.zone)));
                 subnet.ipv6 = subnet.ipv6.or_else(|| ipv6(seen, merged.uses_ipv6));
                 subnet.availability_zone = Some(seen.zone.clone());
             }
@@ -292,7 +292,7 @@ fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
     NetworkSubnet {
         id: subnet.id.clone(),
         availability_zone: Some(subnet.zone.clone()),
-        zone_type: zone_type(region_of(&merged.network), &subnet.zone).parse().ok(),
+        zone_type: Some(zone_type(region_of(&merged.network), &subnet.zone)),
         ipv6: ipv6(subnet, merged.uses_ipv6),
         ..NetworkSubnet::default()
     }

@@ -30,6 +30,7 @@ mod sources;
 mod target_access;
 mod targets;
 mod told;
+mod turns;
 mod unknown_targets;
 mod unread_secrets;
 mod updates;

@@ -191,7 +191,7 @@ pub(in crate::awscluster::managed) fn subnet(
             target,
         }));
     };
-    if zone_type(region, &shown.zone) != "availability-zone" {
+    if zone_type(region, &shown.zone).is_edge() {
         let message = format!(
             "network.subnets {id}: it is in {}, and this release offers no edge zones in managed clusters: take it out",
             shown.zone
