@@ -90,7 +90,7 @@ upstream-specs: ## Build Cluster API's own end-to-end specs into bin/ (minutes o
 	cd e2e/upstream && GOWORK=off CGO_ENABLED=0 go test -c -o "$(BIN)/upstream-specs" .
 
 .PHONY: cloud-init
-cloud-init: ## Fetch the versions of cloud-init that the boot hook is tried on into bin/ (on Debian and Ubuntu)
+cloud-init: ## Fetch the versions of cloud-init that the boot hook is tried on into bin/ (on Debian)
 	@hack/tools/cloud-init/build.sh "$(BIN)/cloud-init"
 
 .PHONY: capa
@@ -164,12 +164,13 @@ sim-tests: require-rust
 
 .PHONY: sim-mutants
 sim-mutants: require-rust ## Break launch, ownership, absence, draining, addresses or secrets by each patch and see the simulation find it
+	@hack/tools/require.sh git patch
 	@simulation/mutants/check.sh "$(dir $(PROGRAMS))"
 
 # MUTANTS="--re cloud/src/limits" breaks these files only; `cargo mutants --help` lists the arguments.
 .PHONY: mutants
 mutants: ## Break the pure files expression by expression, and show what no test notices (cargo-mutants; hours)
-	@hack/tools/require.sh cargo cc python3
+	@hack/tools/require.sh cargo cargo-mutants cc git patch python3
 	@simulation/mutants/survivors.sh "$(dir $(PROGRAMS))" $(MUTANTS)
 
 .PHONY: quickstart

@@ -18,8 +18,8 @@ mkdir -p "$1"
 folder="$(cd "$1" && pwd)"
 version="$2"
 image="$3"
-release="$folder/infrastructure-aws-rs/$version"
-addon="$folder/addon-aws-rs-fleet/$version"
+infrastructure="infrastructure-aws-rs/$version"
+addon="addon-aws-rs-fleet/$version"
 
 [[ "$version" =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || {
   echo "$version is no version for clusterctl: v<major>.<minor>.<patch>" >&2
@@ -34,12 +34,19 @@ components() { # components <folder of kustomize>: what it installs, with the im
   "$repository/bin/kubectl" kustomize "$repository/$1" | sed "s|image: capa-rs:latest\$|image: $image|"
 }
 
-mkdir -p "$release" "$addon"
-components config/default >"$release/infrastructure-components.yaml"
-components config/fleet >"$addon/addon-components.yaml"
-cp "$repository/metadata.yaml" "$release/metadata.yaml"
-cp "$repository/metadata.yaml" "$addon/metadata.yaml"
-cp "$repository"/templates/*.yaml "$release/"
+# Written beside their places and then moved: a failure leaves the former release, and no file of a former one stays.
+work="$(mktemp -d "$folder/.release.XXXXXX")"
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/$infrastructure" "$work/$addon"
+components config/default >"$work/$infrastructure/infrastructure-components.yaml"
+components config/fleet >"$work/$addon/addon-components.yaml"
+cp "$repository/metadata.yaml" "$repository"/templates/*.yaml "$work/$infrastructure/"
+cp "$repository/metadata.yaml" "$work/$addon/"
+for place in "$infrastructure" "$addon"; do
+  mkdir -p "$(dirname "$folder/$place")"
+  rm -rf "${folder:?}/$place"
+  mv "$work/$place" "$folder/$place"
+done
 
 cat >"$folder/clusterctl.yaml" <<END
 # For \`clusterctl --config\`: where the providers aws-rs and aws-rs-fleet are found. Written by \`make release-manifests\`.
@@ -51,4 +58,4 @@ providers:
   type: AddonProvider
   url: $folder/addon-aws-rs-fleet/latest/addon-components.yaml
 END
-echo "wrote $release and $addon; clusterctl --config $folder/clusterctl.yaml finds it"
+echo "wrote $folder/$infrastructure and $folder/$addon; clusterctl --config $folder/clusterctl.yaml finds it"

@@ -9,7 +9,7 @@ set -euo pipefail
 tools="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 bin="${1:-$(dirname "$(dirname "$tools")")/bin}"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/capa-rs/tools"
-assets="${KUBEBUILDER_ASSETS:-}"
+assets="${KUBEBUILDER_ASSETS:+$(cd "$KUBEBUILDER_ASSETS" && pwd)}"
 
 version_of() { # version_of <module folder> <module path>: the version that go.mod requires
   sed -n "s|^\(require \)\{0,1\}[[:space:]]*$2 v\([^ ]*\).*|\2|p" "$tools/$1/go.mod" | head -n 1
@@ -40,7 +40,9 @@ cluster_api_cache="$cache/cluster-api-$(key cluster-api "$cluster_api_flags")"
 cert_manager_cache="$cache/cert-manager-$(key cert-manager)"
 cluster_inventory_cache="$cache/cluster-inventory-$(key cluster-inventory)"
 capa_cache="$cache/cluster-api-provider-aws-$(key cluster-api-provider-aws)"
-moto_cache="$cache/moto-$(key moto)"
+# A virtual environment belongs to its Python.
+python="$(python3 -c 'import sys; print(sys.version_info[:2], sys.base_prefix)' 2>/dev/null || true)"
+moto_cache="$cache/moto-$(key moto "$python")"
 
 from_assets() { # from_assets <program> <own build>: where the program comes from
   if [ -n "$assets" ]; then echo "$assets/$1"; else echo "$2/$1"; fi
@@ -144,7 +146,8 @@ cluster_profile_definition() {
   source="$(module_source cluster-inventory sigs.k8s.io/cluster-inventory-api)"
   mkdir -p "$cluster_inventory_cache"
   install -m 644 "$source/config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml" \
-    "$cluster_inventory_cache/cluster-profiles.yaml"
+    "$cluster_inventory_cache/cluster-profiles.yaml.$$"
+  mv "$cluster_inventory_cache/cluster-profiles.yaml.$$" "$cluster_inventory_cache/cluster-profiles.yaml"
 }
 
 capa_manifests() { # the templates of CAPA's releases and of its end-to-end tests, without the parts that these are made from
@@ -178,6 +181,11 @@ if up_to_date; then
 fi
 started=$SECONDS
 mkdir -p "$cache" "$bin"
+# Checkouts share the cache: one builds, and the others find it built. macOS has no flock.
+exec 8>"$cache/.lock"
+if command -v flock >/dev/null; then
+  flock --nonblock 8 || { echo "tools: another run builds them; waiting for it"; flock 8; }
+fi
 
 for file in "${wanted[@]}"; do
   case "$file" in

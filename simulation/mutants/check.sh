@@ -25,10 +25,9 @@ refresh() {
   local file
   (cd "$tree" && git ls-files -z --cached --others --exclude-standard) | while IFS= read -r -d '' file; do
     if [ -e "$tree/$file" ] && ! cmp -s "$tree/$file" "$copy/$file"; then
-      mkdir -p "$(dirname "$copy/$file")"
-      cp "$tree/$file" "$copy/$file"
+      mkdir -p "$(dirname "$copy/$file")" && cp "$tree/$file" "$copy/$file" || exit 1
     fi
-  done
+  done || return 1
   find "$copy" -type f -printf '%P\0' | while IFS= read -r -d '' file; do
     [ -e "$tree/$file" ] || rm "$copy/$file"
   done
@@ -42,7 +41,7 @@ forget_builds() {
 play() {
   local patch="$1" name output found
   name="$(basename "$patch" .patch)"
-  refresh
+  refresh || { echo "$name: the tree cannot be copied" >&2; return 1; }
   if ! output="$(patch --directory "$copy" --strip 0 --forward --fuzz 0 --no-backup-if-mismatch --reject-file - <"$patch" 2>&1)"; then
     echo "$name: the patch does not apply any more: $output" >&2
     return 1
@@ -51,8 +50,9 @@ play() {
     echo "$name: the mutant does not compile: $output" >&2
     return 1
   fi
-  # A failure of the program itself, a wrong argument for instance, finds nothing.
-  output="$("$CARGO_TARGET_DIR/sim/sim" --seeds "$seeds" --until-failure 2>&1)" || true
+  # A failure of the program itself, a wrong argument for instance, finds nothing. Broken code may run for ever.
+  output="$(timeout 1800 "$CARGO_TARGET_DIR/sim/sim" --seeds "$seeds" --until-failure 2>&1)" ||
+    [ "$?" -ne 124 ] || output="found: a history does not end"
   if ! found="$(grep '^found' <<<"$output")"; then
     echo "$name: not found within $seeds seeds: $(tail -n 1 <<<"$output")" >&2
     return 1

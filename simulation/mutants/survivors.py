@@ -45,8 +45,10 @@ def explained(folder: Path, played: Path, page: Path) -> None:
     for number, name in enumerate(missed):
         patch = f"{number:04}-{file_name(name)}: "
         told = next((line for line in lines if line.startswith(patch)), "")
-        if not told.startswith(f"{patch}found"):
+        if told.startswith(f"{patch}not found within"):
             unseen.append(name)
+        elif not told.startswith(f"{patch}found"):
+            sys.exit(f"{name} was not played: {told or 'no line tells of it'}")
     print(f"{len(missed)} survive the unit tests, {len(unseen)} of them the simulation too")
     rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", page.read_text(), re.MULTILINE)
     reasons = {f"{file}: {change}".replace("\\|", "|") for file, change in rows}

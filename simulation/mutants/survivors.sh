@@ -1,15 +1,11 @@
 #!/usr/bin/env bash
 # Breaks the pure rooms one expression at a time with cargo-mutants (.cargo/mutants.toml says which), runs their unit
 # tests on each, and plays simulated histories with what these tests do not notice. What is left has to stand in
-# docs/mutants.md with a reason, and everything that stands there has to be left.
+# docs/mutants.md with a reason. What stands there and is not left is listed.
 # Usage: survivors.sh <cargo target folder> [<argument of cargo mutants>…], for example --re cloud/src/limits.
 # SEEDS: how many seeds each survivor has (default 10000).
 set -euo pipefail
 
-if ! command -v cargo-mutants >/dev/null; then
-  echo "cargo-mutants is missing. Install it with: cargo install --locked cargo-mutants" >&2
-  exit 1
-fi
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 tree="$(git -C "$here" rev-parse --show-toplevel)"
 target="$1"

@@ -7,14 +7,16 @@ set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 folder="$1"
-"$here/../require.sh" python3
+"$here/../require.sh" python3 Python.h cc
 for program in apt-get dpkg-deb; do
   command -v "$program" >/dev/null || {
-    echo "cloud-init is fetched as packages of Debian, and $program is not installed: run this on Debian or Ubuntu" >&2
+    echo "cloud-init is fetched as packages of Debian, and $program is not installed: run this on Debian" >&2
     exit 1
   }
 done
-if [ -s "$folder/versions" ]; then
+# A new script, another list of modules or another Python makes a new folder.
+made_by="$({ cat "$here"/*; python3 -c 'import sys; print(sys.version_info[:2], sys.base_prefix)'; } | sha256sum)"
+if [ -s "$folder/versions" ] && [ "$(cat "$folder/made-by" 2>/dev/null)" = "$made_by" ]; then
   echo "cloud-init: up to date"
   exit 0
 fi
@@ -26,6 +28,7 @@ repository="$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages'
 }
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
+rm -rf "$folder"
 mkdir -p "$folder" "$work/lists/partial" "$work/archives/partial"
 
 apt_of() { # apt_of <suite> <argument…>: apt-get with the packages of this suite alone
@@ -51,5 +54,6 @@ for suite in oldoldstable oldstable stable unstable; do
 done
 python3 -m venv "$folder/python"
 "$folder/python/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt"
+echo "$made_by" >"$folder/made-by"
 sort -u "$work/versions" >"$folder/versions"
 echo "cloud-init: ready in $folder"

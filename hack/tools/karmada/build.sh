@@ -10,6 +10,7 @@ module=github.com/karmada-io/karmada
 "$here/../require.sh" go
 export GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
 cd "$here"
+rm -rf "$bin/karmada/definitions"
 mkdir -p "$bin/karmada/definitions"
 go mod download "$module"
 source="$(go list -m -f '{{.Dir}}' "$module")"
