@@ -16,6 +16,9 @@ use crate::growing_log::GrowingLog;
 /// The interval between two looks at the log. A look without news is a read from the end of a file.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The size at which kube-apiserver rotates the log: more than any test writes. Its default is 100 MB.
+const MEGABYTES: u32 = 100_000;
+
 /// What kube-apiserver records: who wrote to what, without the content. Users of the tests have certificates, and are
 /// not recorded.
 const POLICY: &str = "
@@ -75,10 +78,15 @@ struct Answer {
     code: u16,
 }
 
-/// Writes the policy, and returns the flags of kube-apiserver.
-pub(crate) fn flags(directory: &Directory) -> anyhow::Result<[String; 2]> {
+/// Writes the policy, and returns the flags of kube-apiserver. The log is never rotated, because its reader would miss
+/// what is written after that.
+pub(crate) fn flags(directory: &Directory) -> anyhow::Result<[String; 3]> {
     let policy = directory.write("audit-policy.yaml", POLICY)?;
-    Ok([format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", path(directory).display())])
+    Ok([
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", path(directory).display()),
+        format!("--audit-log-maxsize={MEGABYTES}"),
+    ])
 }
 
 fn path(directory: &Directory) -> PathBuf {

@@ -34,6 +34,9 @@ impl GrowingLog {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             opened => opened?,
         };
+        if file.metadata()?.len() < self.read {
+            return Err(std::io::Error::other("the log has become shorter"));
+        }
         file.seek(SeekFrom::Start(self.read))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
@@ -59,5 +62,16 @@ mod tests {
         assert_eq!(log.new_lines().unwrap(), "");
         file.write_all(b"ee\n").unwrap();
         assert_eq!(log.new_lines().unwrap(), "three\n");
+    }
+
+    #[test]
+    fn a_log_that_was_replaced_is_not_read_as_if_nothing_had_been_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program.log");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        let mut log = GrowingLog::new(path.clone());
+        assert_eq!(log.new_lines().unwrap(), "one\ntwo\n");
+        std::fs::write(&path, "one\n").unwrap();
+        assert!(log.new_lines().is_err());
     }
 }

@@ -320,8 +320,8 @@ impl LocalWorld {
     }
 
     /// The CPU time of a running program of the world, e.g. `kube-apiserver`.
-    pub fn used(&self, program: &str) -> anyhow::Result<Duration> {
-        self.running(program, Supervised::used)
+    pub fn cpu_time(&self, program: &str) -> anyhow::Result<Duration> {
+        self.running(program, Supervised::cpu_time)
     }
 
     /// The memory of a running program of the world.

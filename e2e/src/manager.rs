@@ -108,8 +108,8 @@ impl Manager {
     }
 
     /// The CPU time of the manager.
-    pub fn used(&self) -> anyhow::Result<Duration> {
-        self.running(Supervised::used)
+    pub fn cpu_time(&self) -> anyhow::Result<Duration> {
+        self.running(Supervised::cpu_time)
     }
 
     /// The exit status of a manager that has ended by itself. The caller then judges the exit, because finishing the

@@ -168,7 +168,7 @@ impl Supervised {
     }
 
     /// The CPU time of the program, in user and kernel mode. Linux only.
-    pub fn used(&self) -> anyhow::Result<Duration> {
+    pub fn cpu_time(&self) -> anyhow::Result<Duration> {
         let path = format!("/proc/{}/stat", self.program.as_raw_pid());
         let stat = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
         // The name may contain any character. Counted after it, utime and stime are the 12th and the 13th field.

@@ -220,7 +220,12 @@ impl Account {
     /// The calls of this account without those of its [user](Account::user_key), its [nodes](Account::node_key) and of
     /// [checks](Account::checks_journal).
     pub fn manager_journal(&self) -> Journal {
-        let others = self.journal().except(&self.user_key.access_key_id);
+        self.manager_journal_since(Mark(0))
+    }
+
+    /// The calls of [`Account::manager_journal`] that were answered after the mark was taken.
+    pub fn manager_journal_since(&self, mark: Mark) -> Journal {
+        let others = self.journal_since(mark).except(&self.user_key.access_key_id);
         let others = others.except(&self.node_key.access_key_id);
         others.matching(|call| !call.is_check && !call.by_url)
     }

@@ -63,7 +63,7 @@ async fn forget_roles(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-mod long_stories {
+mod timed_stories {
     use super::*;
 
     #[test]

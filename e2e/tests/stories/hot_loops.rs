@@ -184,7 +184,7 @@ async fn bounded(trouble: Trouble, window: Duration, scenario: &Scenario) -> any
     let (mark, began) = (aws.mark(), Timestamp::now());
     // A plain sleep: the test measures a period.
     tokio::time::sleep(window).await;
-    let during = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+    let during = aws.manager_journal_since(mark);
     judge(trouble, &during, began, window)?;
     let (live, machines) = (scenario.user.live_instances().await?.len(), trouble.machines as usize);
     ensure!(live <= machines && (live == 0 || !trouble.prevents_launches), "{}: {live} instances live", trouble.name);
@@ -214,7 +214,7 @@ async fn recovers(trouble: Trouble, scenario: &Scenario) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let recovery = aws.journal_since(after).except(&aws.user_key().access_key_id);
+    let recovery = aws.manager_journal_since(after);
     report(&format!(
         "{}: all over {} s after the end, {} RunInstances, {} calls",
         trouble.name,

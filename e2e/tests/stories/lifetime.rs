@@ -167,6 +167,8 @@ impl Victim {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
+        // From here on, a failure ends the process.
+        let mut victim = Self { process, directory: PathBuf::new(), programs: Vec::new() };
         let report = eventually(GONE_WITHIN, "the victim's report", async || {
             let report = std::fs::read_to_string(report.path())?;
             ensure!(report.ends_with(" end"), "the victim reports {report:?}");
@@ -174,12 +176,13 @@ impl Victim {
         });
         let report = report.await?;
         let mut words = report.split(' ');
-        let directory = PathBuf::from(words.next().context("an empty report")?);
-        let programs: Vec<i32> = words.filter_map(|word| word.parse().ok()).collect();
+        victim.directory = PathBuf::from(words.next().context("an empty report")?);
+        victim.programs = words.filter_map(|word| word.parse().ok()).collect();
         if ending == "wait" {
-            ensure!(directory.exists() && !programs.iter().any(|id| is_gone(*id)), "the victim started nothing");
+            let runs = !victim.programs.iter().any(|id| is_gone(*id));
+            ensure!(victim.directory.exists() && runs, "the victim started nothing");
         }
-        Ok(Self { process, directory, programs })
+        Ok(victim)
     }
 
     async fn leaves_nothing(&mut self) -> anyhow::Result<()> {

@@ -77,7 +77,7 @@ mod timed_stories {
             let manager = s.new_manager().flag(format!("--timing-divisor={FASTER}"));
             manager.start().await?;
             s.cluster("dev").await?;
-            let calls = |mark| aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            let calls = |mark| aws.manager_journal_since(mark);
             s.machine_deployment("workers", "dev", 0).await?;
             for machines in [10_u32, 100] {
                 let (mark, began) = (aws.mark(), Instant::now());

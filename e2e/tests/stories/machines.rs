@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::{Call, Journal};
-use capa_e2e::{Manager, eventually, eventually_by_polling, fixtures, objects};
+use capa_e2e::{eventually, eventually_by_polling, fixtures, objects};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -210,11 +210,6 @@ impl Scenario {
         let state = instance.state.and_then(|state| state.name);
         Ok(state.context("an instance without a state")?.as_str().to_owned())
     }
-}
-
-/// The number of passes over AWSMachines.
-pub(crate) async fn passes(manager: &Manager) -> anyhow::Result<f64> {
-    manager.passes("awsmachine").await
 }
 
 /// The numbers of these Machines or AWSMachines in the three zones, in ascending order.

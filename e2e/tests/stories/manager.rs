@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use capa_api::meta::DEFINITION_ANNOTATION;
-use capa_e2e::{Manager, Story, eventually};
+use capa_e2e::{Manager, Story, TestEnvironment, eventually, eventually_by_polling};
 use kube::ResourceExt as _;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::scenario::run_story;
@@ -40,6 +41,11 @@ fn of_two_managers_one_leads_until_it_crashes() -> anyhow::Result<()> {
         let first = builder.start().await?;
         eventually(WITHIN, "the first to lead", async || leads(&first, true).await).await?;
         let second = builder.start().await?;
+        // Two renewals take longer than the period after which the second tries, too.
+        for _ in 0..2 {
+            renewed(environment).await?;
+        }
+        leads(&first, true).await?;
         leads(&second, false).await?;
 
         first.kill().await?;
@@ -121,6 +127,22 @@ mod long_stories {
 }
 
 /// Fails unless the manager leads, or does not, as expected.
+/// Waits until the leader renews its Lease.
+async fn renewed(environment: &TestEnvironment) -> anyhow::Result<()> {
+    let leases = environment.api("coordination.k8s.io/v1", "Lease").await?;
+    let renewals = async || -> anyhow::Result<Vec<Value>> {
+        let leases = leases.list(&ListParams::default()).await?;
+        Ok(leases.items.iter().map(|lease| lease.data["spec"]["renewTime"].clone()).collect())
+    };
+    let before = renewals().await?;
+    eventually_by_polling(WITHIN, "the leader to renew its Lease", async || {
+        let now = renewals().await?;
+        ensure!(now != before, "it was renewed at {before:?}");
+        Ok(())
+    })
+    .await
+}
+
 pub(crate) async fn leads(manager: &Manager, expected: bool) -> anyhow::Result<()> {
     let status = manager.metrics().await?.sum("leader_election_master_status", &[]);
     ensure!(status == Some(f64::from(u8::from(expected))), "leader_election_master_status is {status:?}");

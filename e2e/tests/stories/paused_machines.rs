@@ -139,7 +139,7 @@ async fn no_instance_is_followed(manager: &Manager) -> anyhow::Result<()> {
 
 fn calls_since(scenario: &Scenario, mark: Mark) -> Journal {
     let aws = scenario.aws();
-    aws.journal_since(mark).except(&aws.user_key().access_key_id)
+    aws.manager_journal_since(mark)
 }
 
 /// Fails if the manager has made a call but a listing of the informer, which may have been under way when its last

@@ -86,7 +86,7 @@ impl Hanging {
     }
 }
 
-mod long_stories {
+mod timed_stories {
     use super::*;
 
     #[test]

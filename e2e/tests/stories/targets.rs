@@ -364,7 +364,7 @@ mod long_stories {
             })
             .await?;
             s.machine_ready("two").await?;
-            let since = aws.journal_since(mark).except(&aws.user_key().access_key_id);
+            let since = aws.manager_journal_since(mark);
             let repaired = since.mutating();
             let register = first(&repaired, "RegisterTargets")?;
             for call in repaired.calls() {

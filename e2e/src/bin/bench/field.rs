@@ -25,6 +25,8 @@ const SECRET: &str = "data";
 const SECRET_BYTES: usize = 6_300;
 /// The number of concurrent requests of the user.
 const REQUESTS: usize = 8;
+/// The time without AWS calls after which the consequences of a change are over.
+pub(crate) const QUIET: Duration = Duration::from_secs(5);
 /// The longest wait for one object, on a busy computer with two cores.
 const WITHIN: Duration = Duration::from_mins(4);
 
@@ -56,7 +58,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Starts a world, and in it the manager and a cluster.
+    /// Starts a world, and in it the manager and a cluster, and waits until the manager is quiet.
     pub(crate) async fn new(provider: &Provider, name: &str) -> anyhow::Result<Self> {
         let world = Arc::new(LocalWorld::start().await?);
         let environment = TestEnvironment::new(world.clone(), name).await?;
@@ -92,6 +94,7 @@ impl Field {
             Ok(())
         })
         .await?;
+        field.quiet().await?;
         Ok(field)
     }
 
@@ -119,8 +122,8 @@ impl Field {
     }
 
     /// The CPU time of the manager.
-    pub(crate) fn used(&self) -> anyhow::Result<Duration> {
-        self.provider.used(&self.world, &self.environment)
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
+        self.provider.cpu_time(&self.world, &self.environment)
     }
 
     /// The ServiceAccount of the manager.
@@ -188,15 +191,15 @@ impl Field {
         at_once((0..count).map(delete)).await
     }
 
-    /// Waits until the manager has made no AWS call for some seconds.
-    pub(crate) async fn quiet(&self, quiet: Duration) -> anyhow::Result<()> {
+    /// Waits until the manager has made no AWS call for [`QUIET`].
+    pub(crate) async fn quiet(&self) -> anyhow::Result<()> {
         let calls = || self.aws().manager_journal().len();
         let (mut last, mut since) = (calls(), Instant::now());
         eventually(WITHIN, "the manager to make no AWS call for some seconds", async || {
             if calls() != last {
                 (last, since) = (calls(), Instant::now());
             }
-            ensure!(since.elapsed() >= quiet, "it called AWS {:?} ago", since.elapsed());
+            ensure!(since.elapsed() >= QUIET, "it called AWS {:?} ago", since.elapsed());
             Ok(())
         })
         .await

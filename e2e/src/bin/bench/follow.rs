@@ -9,6 +9,7 @@ use capa_e2e::objects;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt as _};
 
@@ -22,6 +23,8 @@ pub(crate) struct Follow {
     events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
     /// Whether each machine is Ready.
     machines: BTreeMap<String, bool>,
+    /// The machines of a listing that is not complete yet. A watch that begins again lists all machines.
+    listed: BTreeMap<String, bool>,
 }
 
 /// How many machines there are.
@@ -33,7 +36,8 @@ pub(crate) struct Count {
 
 impl Follow {
     pub(crate) fn new(api: &Api<DynamicObject>) -> Self {
-        Self { events: watcher(api.clone(), watcher::Config::default()).boxed(), machines: BTreeMap::new() }
+        let events = watcher(api.clone(), watcher::Config::default()).default_backoff();
+        Self { events: events.boxed(), machines: BTreeMap::new(), listed: BTreeMap::new() }
     }
 
     /// Waits until the machines are as wanted. `what` completes the sentence "waited for …".
@@ -57,9 +61,9 @@ impl Follow {
             let Ok(event) = tokio::time::timeout(Duration::from_secs(1), self.events.next()).await else {
                 continue;
             };
-            // The watch begins again after an error.
-            if let Ok(event) = event.context("the watch has ended")? {
-                self.apply(event);
+            match event.context("the watch has ended")? {
+                Ok(event) => self.apply(event),
+                Err(error) => progress(&format!("  the watch begins again: {error}")),
             }
         }
         Ok(())
@@ -71,16 +75,21 @@ impl Follow {
 
     fn apply(&mut self, event: Event<DynamicObject>) {
         match event {
-            Event::Init => self.machines.clear(),
-            Event::InitApply(machine) | Event::Apply(machine) => {
-                let condition = objects::condition(&machine, "Ready");
-                let ready = condition.is_some_and(|condition| condition.status == "True");
-                self.machines.insert(machine.name_any(), ready);
+            Event::Init => self.listed.clear(),
+            Event::InitApply(machine) => {
+                self.listed.insert(machine.name_any(), is_ready(&machine));
             }
-            Event::InitDone => {}
+            Event::InitDone => self.machines = std::mem::take(&mut self.listed),
+            Event::Apply(machine) => {
+                self.machines.insert(machine.name_any(), is_ready(&machine));
+            }
             Event::Delete(machine) => {
                 self.machines.remove(&machine.name_any());
             }
         }
     }
+}
+
+fn is_ready(machine: &DynamicObject) -> bool {
+    objects::condition(machine, "Ready").is_some_and(|condition| condition.status == "True")
 }

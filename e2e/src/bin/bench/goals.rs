@@ -55,10 +55,12 @@ fn of_life(life: &Life) -> Vec<Goal> {
     // The listing of each minute, and a restart, read a page for each thousand instances.
     let listing = 1.0 + number(life.workers / 1000);
     let writes = life.per_worker(number(life.created.all_writes()));
+    let needless = number(life.needless_status_writes());
     let mut goals = vec![
         goal("AWS calls per worker until all are ready", life.calls_per_worker(), 1.2 + stored + waiting),
         goal("AWS calls per deleted worker", life.calls_per_deleted_worker(), 0.1),
         goal("status writes in the life of an AWSMachine", life.status_writes_per_worker(), 6.05 + stored),
+        goal("status writes of AWSMachines while nothing concerns them", needless, 0.0),
         goal("Kubernetes writes of the manager per created worker", writes, 10.5),
         goal("AWS calls after a change of the AWSCluster", number(life.cluster_changed.all_calls()), listing),
         goal("AWS calls after a restart", number(life.restarted.all_calls()), 2.0 + listing),

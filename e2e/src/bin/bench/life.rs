@@ -7,14 +7,11 @@ use anyhow::ensure;
 use capa_e2e::{Manager, eventually, eventually_by_polling};
 use serde::Serialize;
 
-use crate::field::{Field, Storage};
+use crate::field::{Field, QUIET, Storage};
 use crate::follow::{Count, Follow};
 use crate::meters::{self, Phase, mebibytes, number};
 use crate::progress;
 use crate::provider::Provider;
-
-/// The time without AWS calls after which the consequences of a change are over.
-const QUIET: Duration = Duration::from_secs(5);
 
 /// The measurements of a life.
 #[derive(Serialize)]
@@ -82,6 +79,13 @@ impl Life {
         let phases = [Some(&self.created), self.joined.as_ref(), Some(&self.deleted)];
         self.per_worker(number(phases.into_iter().flatten().map(Phase::status_writes).sum()))
     }
+
+    /// Status writes of AWSMachines while nothing concerns them: in the idle period, after the change of the
+    /// AWSCluster, and after the restart.
+    pub(crate) fn needless_status_writes(&self) -> usize {
+        let phases = [self.idle.as_ref(), Some(&self.cluster_changed), Some(&self.restarted)];
+        phases.into_iter().flatten().map(Phase::status_writes).sum()
+    }
 }
 
 /// The longest wait for this many workers: the manager launches two a second.
@@ -98,7 +102,6 @@ pub(crate) async fn measure(
 ) -> anyhow::Result<Life> {
     progress(&format!("{workers} workers, {storage:?}, {}: a world starts", provider.name()));
     let field = Field::new(provider, "life").await?;
-    field.quiet(QUIET).await?;
     let resident_before = field.memory()?.resident;
     let mut follow = Follow::new(&field.aws_machines);
 
@@ -132,6 +135,7 @@ pub(crate) async fn measure(
     let deleted = delete(&field, &mut follow, workers).await?;
     let after = field.memory()?;
     field.end().await?;
+    ensure_counted(&created, &deleted, workers)?;
     Ok(Life {
         provider: provider.clone(),
         workers,
@@ -150,6 +154,18 @@ pub(crate) async fn measure(
     })
 }
 
+/// Fails if what must have happened was not counted: less than nothing misses no goal.
+fn ensure_counted(created: &Phase, deleted: &Phase, workers: usize) -> anyhow::Result<()> {
+    let calls = |phase: &Phase, action| phase.calls.get(action).copied().unwrap_or_default();
+    let launches = calls(created, "RunInstances");
+    let (writes, terminations) = (created.status_writes(), calls(deleted, "TerminateInstances"));
+    ensure!(
+        launches >= workers && writes >= workers && terminations > 0,
+        "{launches} launches, {writes} status writes and {terminations} terminations are counted of {workers} workers"
+    );
+    Ok(())
+}
+
 /// Marks the nodes as joined, so that the stored data is deleted.
 async fn join(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     progress("  the nodes join");
@@ -161,13 +177,13 @@ async fn join(field: &Field, workers: usize) -> anyhow::Result<Phase> {
         Ok(())
     })
     .await?;
-    field.quiet(QUIET).await?;
+    field.quiet().await?;
     start.end(field)
 }
 
 /// Lets a period pass without changes.
 async fn stay(field: &Field, period: Duration) -> anyhow::Result<Phase> {
-    field.quiet(QUIET).await?;
+    field.quiet().await?;
     progress(&format!("  nothing changes for {} s", period.as_secs()));
     let start = meters::start(field)?;
     // A plain sleep: the period is what is measured.
@@ -177,11 +193,11 @@ async fn stay(field: &Field, period: Duration) -> anyhow::Result<Phase> {
 
 /// Changes the AWSCluster in a way that does not concern its machines, and waits until no call follows.
 async fn change_cluster(field: &Field) -> anyhow::Result<Phase> {
-    field.quiet(QUIET).await?;
+    field.quiet().await?;
     progress("  an annotation of the AWSCluster changes");
     let start = meters::start(field)?;
     field.annotate_cluster().await?;
-    field.quiet(QUIET).await?;
+    field.quiet().await?;
     start.end(field)
 }
 
@@ -199,7 +215,7 @@ async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
         }
         None => None,
     };
-    field.quiet(QUIET).await?;
+    field.quiet().await?;
     let settled = start.end(field)?;
     // The time until everything is known, and all calls and writes that followed.
     Ok(Phase { seconds: known.unwrap_or(settled.seconds - QUIET.as_secs_f64()), ..settled })

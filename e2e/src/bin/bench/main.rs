@@ -82,17 +82,20 @@ async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let program = arguments.program.clone().map_or_else(Manager::program, Ok)?;
     let program = std::path::absolute(program)?;
-    let report = measure(&arguments, Report::new(program)?).await?;
+    let mut report = Report::new(program)?;
+    let measured = measure(&arguments, &mut report).await;
     if let Some(file) = &arguments.json {
         std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
     }
     let goals = goals::goals(&report);
     std::io::stdout().write_all(tables::markdown(&report, &goals).as_bytes())?;
+    // What was measured before a failure is in the tables.
+    measured?;
     let missed = goals.iter().any(|goal| !goal.is_reached());
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn measure(arguments: &Arguments, mut report: Report) -> anyhow::Result<Report> {
+async fn measure(arguments: &Arguments, report: &mut Report) -> anyhow::Result<()> {
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let most = arguments.workers.iter().max().copied();
     let beside = arguments.beside.iter().map(|Beside::Capa| Provider::Capa);
@@ -118,7 +121,7 @@ async fn measure(arguments: &Arguments, mut report: Report) -> anyhow::Result<Re
             report.wrong_images.push(troubles::wrong_image(provider, arguments.minutes).await?);
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Prints a line about the progress.

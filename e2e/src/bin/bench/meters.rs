@@ -87,7 +87,7 @@ pub(crate) fn mebibytes(bytes: u64) -> f64 {
 
 /// Begins a phase.
 pub(crate) fn start(field: &Field) -> anyhow::Result<Start> {
-    Ok(Start { manager: field.used()?, ..start_of_manager(field)? })
+    Ok(Start { manager: field.cpu_time()?, ..start_of_manager(field)? })
 }
 
 /// Begins a phase with the start of a manager, whose CPU time counts from its beginning.
@@ -97,8 +97,8 @@ pub(crate) fn start_of_manager(field: &Field) -> anyhow::Result<Start> {
         calls: field.aws().mark(),
         writes: field.world.writes()?.len(),
         manager: Duration::ZERO,
-        api_server: field.world.used(API_SERVER)?,
-        core: field.world.used(CLUSTER_API)?,
+        api_server: field.world.cpu_time(API_SERVER)?,
+        core: field.world.cpu_time(CLUSTER_API)?,
     })
 }
 
@@ -106,8 +106,7 @@ impl Start {
     /// Ends the phase.
     pub(crate) fn end(&self, field: &Field) -> anyhow::Result<Phase> {
         let seconds = self.at.elapsed().as_secs_f64();
-        let journal = field.aws().journal_since(self.calls);
-        let journal = journal.except(&field.aws().user_key().access_key_id);
+        let journal = field.aws().manager_journal_since(self.calls);
         let mut refused = BTreeMap::new();
         for code in journal.calls().iter().filter_map(|call| call.error.clone()) {
             *refused.entry(code).or_default() += 1;
@@ -124,9 +123,9 @@ impl Start {
             conflicts: ours().filter(|write| write.code == 409).count(),
             writes: by_verb(ours()),
             core_writes: by_verb(writes.iter().filter(|write| write.user == CORE)),
-            manager_cpu_seconds: field.used()?.saturating_sub(self.manager).as_secs_f64(),
-            api_server_cpu_seconds: field.world.used(API_SERVER)?.saturating_sub(self.api_server).as_secs_f64(),
-            core_cpu_seconds: field.world.used(CLUSTER_API)?.saturating_sub(self.core).as_secs_f64(),
+            manager_cpu_seconds: field.cpu_time()?.saturating_sub(self.manager).as_secs_f64(),
+            api_server_cpu_seconds: field.world.cpu_time(API_SERVER)?.saturating_sub(self.api_server).as_secs_f64(),
+            core_cpu_seconds: field.world.cpu_time(CLUSTER_API)?.saturating_sub(self.core).as_secs_f64(),
         })
     }
 }

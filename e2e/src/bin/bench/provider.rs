@@ -99,15 +99,15 @@ impl Provider {
     }
 
     /// The CPU time of the manager.
-    pub(crate) fn used(&self, world: &LocalWorld, environment: &TestEnvironment) -> anyhow::Result<Duration> {
+    pub(crate) fn cpu_time(&self, world: &LocalWorld, environment: &TestEnvironment) -> anyhow::Result<Duration> {
         match self {
-            Self::Here(_) => environment.manager()?.used(),
-            Self::Capa => world.capa_used(),
+            Self::Here(_) => environment.manager()?.cpu_time(),
+            Self::Capa => world.capa_cpu_time(),
         }
     }
 }
 
-/// Starts this provider's manager as a release runs it: no flag but the namespace and addresses.
+/// Starts this provider's manager as a release runs it, except for its namespace, its addresses and its log.
 async fn start(program: &Path, environment: &TestEnvironment) -> anyhow::Result<()> {
     let manager = environment.new_manager().program(program.to_owned());
     manager.flag("-v=0").start().await?;

@@ -136,7 +136,7 @@ pub(crate) fn check_calls(account: &Account, is_brought: bool, machines: usize) 
     let unexpected: Vec<&String> =
         counts.keys().filter(|action| is_brought && !WRITES.contains(&action.as_str())).collect();
     ensure!(unexpected.is_empty(), "the manager changed AWS by other calls as well: {unexpected:?}\n{changes}");
-    let launches = counts.get(LAUNCH).copied().unwrap_or_default();
+    let launches = changes.of(LAUNCH).distinct().len();
     ensure!(launches == machines, "{machines} machines took {launches} launches:\n{changes}");
     Ok(())
 }

@@ -245,7 +245,7 @@ impl<'a> Stage<'a> {
             screen.say("The manager launched, registered, deregistered and terminated, and changed nothing else.")?;
         }
         report::show_writes(screen, &self.environment, machines)?;
-        let used = self.manager.used()?;
+        let used = self.manager.cpu_time()?;
         screen.say(&format!(
             "Its memory: {} MiB at most; its share of one core's time: {:.1} s.",
             self.manager.memory()?.peak >> 20,

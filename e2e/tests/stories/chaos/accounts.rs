@@ -5,7 +5,7 @@ use capa_e2e::aws_proxy::Fault;
 use capa_e2e::{Story, eventually, objects};
 use kube::ResourceExt as _;
 
-use super::super::machines::{INLINE, condition_of, passes, text};
+use super::super::machines::{INLINE, condition_of, text};
 use super::super::scenario::{CORE, OURS, WITHIN, run_story};
 use super::{ANSWER, Chaos};
 
@@ -56,9 +56,9 @@ fn switched() -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        let looks = passes(&manager).await?;
+        let looks = manager.passes("awsmachine").await?;
         eventually(WITHIN, "looks at instances that AWS does not show", async || {
-            ensure!(passes(&manager).await? > looks + 10.0, "not looked at often enough");
+            ensure!(manager.passes("awsmachine").await? > looks + 10.0, "not looked at often enough");
             Ok(())
         })
         .await?;

@@ -49,10 +49,15 @@ struct Chaos {
     began: Instant,
 }
 
+/// The seed of all random choices of stories.
+pub(super) fn seed() -> anyhow::Result<u64> {
+    let seed = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
+    seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}"))
+}
+
 impl Chaos {
     fn new(name: &'static str) -> anyhow::Result<Self> {
-        let seed = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
-        let seed = seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}"))?;
+        let seed = seed()?;
         Ok(Self { name, seed, moments: Rng::with_seed(seed), began: Instant::now() })
     }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use capa_e2e::aws_proxy::computers::Boot;
 use capa_e2e::eventually;
+use fastrand::Rng;
 use kube::api::DeleteParams;
 
 use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, whole_clusters};
+use crate::stories::chaos::seed;
 use crate::stories::scenario::{CORE, OURS};
 
 /// Waits until the cluster has a machine in this phase.
@@ -81,6 +83,7 @@ mod long_stories {
     fn a_whole_cluster_is_deleted_in_random_orders() -> anyhow::Result<()> {
         whole_clusters("random-orders", async |s| {
             let pauses = [Duration::ZERO, Duration::ZERO, Duration::from_secs(10), Duration::from_secs(60)];
+            let mut random = Rng::with_seed(seed()?);
             for (number, pause) in pauses.into_iter().enumerate() {
                 let name = format!("order-{number}");
                 let cluster = s.kubeadm_cluster(&name).await?;
@@ -88,7 +91,7 @@ mod long_stories {
                 cluster.workers(1).await?;
                 cluster.ready(1, 1).await?;
                 let mut order = APPLIED;
-                fastrand::shuffle(&mut order);
+                random.shuffle(&mut order);
                 for (version, kind, end) in order {
                     let api = s.api(version, kind).await?;
                     match api.delete(&format!("{name}{end}"), &DeleteParams::default()).await {

@@ -81,7 +81,7 @@ mod long_stories {
             replaced(&cluster, &sick).await?;
             let healed = cluster.ready(3, 3).await?;
             let names: Vec<_> = healed.iter().map(ResourceExt::name_any).collect();
-            let launches = s.aws().manager_journal().of("RunInstances").len();
+            let launches = s.launches().len();
             assert_eq!(launches, 6 + sick.len(), "one launch a machine, now {names:?}");
 
             cluster.delete().await

@@ -1,6 +1,6 @@
 //! Clusters whose control plane is hosted elsewhere, or that have no control plane object.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use capa_e2e::{eventually_by_polling, fixtures};
@@ -125,8 +125,15 @@ spec:
                 node_of("by-hand").await?.context("the instance is not a node yet")
             })
             .await?;
-            let log = scenario.environment.world().log("node-simulator")?;
-            assert!(log.contains("the bootstrap token is refused"), "a stranger tried to join");
+            let stranger = scenario.launched("stranger").await?;
+            eventually_by_polling(NODES_WITHIN, "the stranger to be refused", async || {
+                let log = scenario.environment.world().log("node-simulator")?;
+                let is_refused =
+                    |line: &str| line.contains(&stranger) && line.contains("the bootstrap token is refused");
+                ensure!(log.lines().any(is_refused), "it has not tried to join yet");
+                Ok(())
+            })
+            .await?;
             assert_eq!(node_of("stranger").await?, None);
 
             let calls = s.aws().manager_journal();

@@ -112,7 +112,7 @@ async fn label_reaches_machines(s: &Scenario, cluster: &KubeadmCluster<'_>) -> a
     })
     .await?;
     cluster.ready(1, 1).await?;
-    let launches = s.aws().manager_journal().of("RunInstances");
+    let launches = s.launches();
     ensure!(launches.len() == 2, "no other machine: {launches}");
     Ok(())
 }

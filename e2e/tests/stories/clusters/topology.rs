@@ -177,14 +177,14 @@ mod long_stories {
             }
             clusters.replace("dev", &kube::api::PostParams::default(), &changed).await?;
             eventually(NODES_WITHIN, "a larger worker to be launched", async || {
-                let launches = s.aws().manager_journal().of("RunInstances");
+                let launches = s.launches();
                 let large = launches.matching(|call| call.parameter("InstanceType") == Some("t3.xlarge"));
                 ensure!(large.len() == 1, "{launches}");
                 Ok(())
             })
             .await?;
             cluster_of_class.ready(1, 1).await?;
-            assert_eq!(s.aws().manager_journal().of("RunInstances").len(), 3, "only the worker was replaced");
+            assert_eq!(s.launches().len(), 3, "only the worker was replaced");
             assert_eq!(other_writers(&made_objects(s).await?), Vec::<String>::new());
 
             cluster_of_class.delete().await?;

@@ -1,7 +1,7 @@
 //! Drains that lose nothing.
 
 mod long_stories {
-    use anyhow::ensure;
+    use anyhow::{Context as _, ensure};
     use capa_e2e::eventually_by_polling;
     use capa_e2e::karmada::STEP_WITHIN;
     use k8s_openapi::api::core::v1::Pod;
@@ -65,7 +65,7 @@ spec:
 
     /// Counts the ready pods of an app again and again.
     struct Watched {
-        task: JoinHandle<usize>,
+        task: JoinHandle<Option<usize>>,
         ended: CancellationToken,
     }
 
@@ -78,20 +78,21 @@ spec:
             let ended = CancellationToken::new();
             let stop = ended.clone();
             let task = tokio::spawn(async move {
-                let mut fewest = usize::MAX;
+                let mut fewest = None;
                 let mut ticks = tokio::time::interval(std::time::Duration::from_millis(50));
                 while stop.run_until_cancelled(ticks.tick()).await.is_some() {
                     let mut ready = 0;
                     let mut failed = false;
-                    // The newest first: a pod that becomes ready in between is counted, one that ends is counted too.
-                    for client in clients.iter().rev() {
+                    // The drained cluster first: a pod that ends after it is counted, and a pod that becomes ready
+                    // elsewhere before its own cluster is read is counted, too.
+                    for client in &clients {
                         match ready_pods(client).await {
                             Ok(count) => ready += count,
                             Err(_) => failed = true,
                         }
                     }
                     if !failed {
-                        fewest = fewest.min(ready);
+                        fewest = Some(fewest.map_or(ready, |fewest: usize| fewest.min(ready)));
                     }
                 }
                 fewest
@@ -99,9 +100,10 @@ spec:
             Ok(Self { task, ended })
         }
 
+        /// The fewest pods that were ready at once.
         async fn end(self) -> anyhow::Result<usize> {
             self.ended.cancel();
-            Ok(self.task.await?)
+            self.task.await?.context("no count succeeded")
         }
     }
 

@@ -40,7 +40,7 @@ mod long_stories {
 
             cluster.delete().await?;
             fleet.gone(&name).await?;
-            ensure!(s.aws().manager_journal().of("RunInstances").len() == 1, "one launch");
+            ensure!(s.launches().len() == 1, "one launch");
             Ok(())
         })
     }

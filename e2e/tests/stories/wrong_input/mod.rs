@@ -8,10 +8,11 @@ use std::fmt::{self, Display, Formatter};
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use capa_e2e::user::NetworkPlan;
 use capa_e2e::{Story, eventually, fixtures};
 use futures::{StreamExt as _, stream};
+use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::machines::at;
@@ -123,7 +124,10 @@ impl Scenario {
     async fn try_out(&self, wrong: WrongInput) -> anyhow::Result<Row> {
         let started = Instant::now();
         let seen = match self.apply(&wrong.objects).await {
-            Err(refused) => format!("refused: {refused:#}"),
+            Err(refused) => {
+                ensure!(wrong.condition.is_none(), "{}: refused, not shown: {refused:#}", wrong.input);
+                format!("refused: {refused:#}")
+            }
             Ok(()) => self.complaint(&wrong).await?,
         };
         let seen_after = started.elapsed();
@@ -139,34 +143,48 @@ impl Scenario {
         }
         let (kind, name) = &wrong.heals;
         self.condition(kind, name, "Ready", "True", "Ready").await?;
+        if wrong.heals == wrong.looks_at {
+            self.complains_no_more(&wrong).await?;
+        }
         Ok(Row { input, seen, seen_after, healed_after: mended.elapsed() })
     }
 
-    /// The first condition of the object that says what is expected.
+    /// Waits for a condition of the object that says what is expected.
     async fn complaint(&self, wrong: &WrongInput) -> anyhow::Result<String> {
         let ((kind, name), says) = (&wrong.looks_at, &wrong.says);
         let what = format!("{kind} {name} to say {says:?} ({})", wrong.input);
         eventually(COMPLAINS_WITHIN, &what, async || {
             let object = self.get(OURS, kind, name).await?;
-            let conditions = at(&object, "/status/conditions").as_array();
-            let mut conditions = conditions.into_iter().flatten();
-            let says_it = |condition: &&Value| {
-                let is = |field: &str, wanted: &str| condition[field] == wanted;
-                let is_the_one = wrong.condition.is_none_or(|(condition_type, reason)| {
-                    is("type", condition_type) && is("status", "False") && is("reason", reason)
-                });
-                let message = condition["message"].as_str().unwrap_or_default();
-                is_the_one && says.iter().all(|part| message.contains(part))
-            };
-            let Some(found) = conditions.find(says_it) else {
-                anyhow::bail!("its status is {}", at(&object, "/status"));
-            };
-            let part = |field: &str| found[field].as_str().unwrap_or_default();
-            let (condition_type, status, reason) = (part("type"), part("status"), part("reason"));
-            Ok(format!("{condition_type}={status}/{reason}: {}", part("message")))
+            complaint_in(&object, wrong).with_context(|| format!("its status is {}", at(&object, "/status")))
         })
         .await
     }
+
+    /// Waits until no condition of the object says what was expected.
+    async fn complains_no_more(&self, wrong: &WrongInput) -> anyhow::Result<()> {
+        let (kind, name) = &wrong.looks_at;
+        eventually(COMPLAINS_WITHIN, &format!("{kind} {name} to heal ({})", wrong.input), async || {
+            let object = self.get(OURS, kind, name).await?;
+            let complaint = complaint_in(&object, wrong);
+            ensure!(complaint.is_none(), "it says {complaint:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The first condition of the object that says what is expected.
+fn complaint_in(object: &DynamicObject, wrong: &WrongInput) -> Option<String> {
+    let says_it = |condition: &&Value| {
+        let is = |field: &str, wanted: &str| condition[field] == wanted;
+        let is_the_one =
+            wrong.condition.is_none_or(|(condition_type, reason)| is("type", condition_type) && is("reason", reason));
+        let message = condition["message"].as_str().unwrap_or_default();
+        is("status", "False") && is_the_one && wrong.says.iter().all(|part| message.contains(part))
+    };
+    let found = at(object, "/status/conditions").as_array()?.iter().find(says_it)?;
+    let part = |field: &str| found[field].as_str().unwrap_or_default();
+    Some(format!("{}=False/{}: {}", part("type"), part("reason"), part("message")))
 }
 
 /// An unmanaged AWSCluster and its Cluster.
