@@ -5,6 +5,7 @@ import copy
 import functools
 import re
 import sys
+import threading
 from datetime import timedelta
 
 from moto import backends
@@ -13,9 +14,10 @@ from moto.core.serialize import AttributePicker
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
 from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.internet_gateways import InternetGatewayBackend
 from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
-from moto.ec2.models.security_groups import SecurityGroupRule
-from moto.ec2.models.subnets import Subnet
+from moto.ec2.models.security_groups import SecurityGroupBackend, SecurityGroupRule
+from moto.ec2.models.subnets import Subnet, SubnetBackend
 from moto.ec2.models.tags import TagBackend
 from moto.ec2.models.vpcs import VPCBackend
 from moto.ec2.responses import instances as instance_responses
@@ -23,7 +25,7 @@ from moto.ec2.responses._base_response import EC2BaseResponse
 from moto.ec2.responses.nat_gateways import NatGateways
 from moto.ec2.responses.route_tables import RouteTables
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, filter_dict_attribute_mapping, get_prefix, is_tag_filter
-from moto.elbv2.exceptions import DuplicateListenerError, DuplicateLoadBalancerName
+from moto.elbv2.exceptions import DuplicateListenerError, DuplicateLoadBalancerName, DuplicateTargetGroupName
 from moto.elbv2.models import ELBv2Backend
 from moto.iam.exceptions import NotFoundException
 from moto.ssm.models import SimpleSystemManagerBackend
@@ -51,10 +53,11 @@ def apply():
     refuse_malformed_instance_ids()
     refuse_filters_as_ec2_does()
     delete_network_acls_with_their_vpc()
+    keep_what_is_in_use()
     let_nat_gateways_take_time()
     know_client_tokens()
     tell_rules_apart_as_ec2_does()
-    keep_names_and_ports_of_load_balancers_unique()
+    make_parts_of_load_balancers_once()
     list_no_target_groups_of_a_new_load_balancer()
     let_the_images_of_eks_be_published()
 
@@ -275,25 +278,67 @@ def delete_network_acls_with_their_vpc():
     VPCBackend.delete_vpc = delete_vpc
 
 
+def keep_what_is_in_use():
+    """A subnet, a security group and the gateway of a VPC cannot go while something uses them; moto lets them go."""
+    delete_subnet = SubnetBackend.delete_subnet
+    delete_group = SecurityGroupBackend._delete_security_group
+    detach = InternetGatewayBackend.detach_internet_gateway
+
+    def refuse_if(is_used, message):
+        if is_used:
+            raise EC2ClientError("DependencyViolation", message)
+
+    def delete_unused_subnet(self, subnet_id):
+        is_used = any(interface.subnet.id == subnet_id for interface in list(self.enis.values()))
+        refuse_if(is_used, f"The subnet '{subnet_id}' has dependencies and cannot be deleted.")
+        return delete_subnet(self, subnet_id)
+
+    def delete_unused_group(self, vpc_id, group_id):
+        interfaces = list(self.enis.values())
+        groups = [group for of_vpc in list(self.groups.values()) for group in list(of_vpc.values())]
+        rules = [rule for group in groups if group.id != group_id for rule in (*group.ingress_rules, *group.egress_rules)]
+        is_used = any(group.id == group_id for interface in interfaces for group in interface.group_set)
+        is_used = is_used or any(rule.source_group.get("GroupId") == group_id for rule in rules)
+        refuse_if(is_used, f"resource {group_id} has a dependent object")
+        return delete_group(self, vpc_id, group_id)
+
+    def detach_unused(self, internet_gateway_id, vpc_id):
+        interfaces = list(self.enis.values())
+        is_used = any(interface.subnet.vpc_id == vpc_id and interface.public_ip for interface in interfaces)
+        refuse_if(is_used, f"Network {vpc_id} has some mapped public address(es)")
+        return detach(self, internet_gateway_id, vpc_id)
+
+    SubnetBackend.delete_subnet = delete_unused_subnet
+    SecurityGroupBackend._delete_security_group = delete_unused_group
+    InternetGatewayBackend.detach_internet_gateway = detach_unused
+
+
 def let_nat_gateways_take_time():
     """A NAT gateway is pending and deleting for a while, and then frees its address; moto has neither state."""
 
     def state(self):
-        deleted_at = getattr(self, "deleted_at", None)
-        if deleted_at is not None:
-            return "deleting" if utcnow() - deleted_at < NAT_GATEWAY_TIME else "deleted"
+        if getattr(self, "is_deleted", False):
+            return "deleted"
+        if getattr(self, "is_deleting", False):
+            return "deleting"
         return "pending" if utcnow() - self._created_at < NAT_GATEWAY_TIME else "available"
+
+    def free(backend, gateway):
+        for address in gateway.address_set:
+            if address.get("associationId"):
+                backend.disassociate_address(association_id=address["associationId"])
+        backend.delete_network_interface(gateway._eni.id)
+        gateway.is_deleted = True
 
     def delete_nat_gateway(self, nat_gateway_id):
         gateway = self.nat_gateways.get(nat_gateway_id)
         if gateway is None:
             raise EC2ClientError("NatGatewayNotFound", f"The Nat Gateway {nat_gateway_id} was not found")
-        if getattr(gateway, "deleted_at", None) is None:
-            gateway.deleted_at = utcnow()
-            for address in gateway.address_set:
-                if address.get("associationId"):
-                    self.disassociate_address(association_id=address["associationId"])
-            self.delete_network_interface(gateway._eni.id)
+        if not getattr(gateway, "is_deleting", False):
+            gateway.is_deleting = True
+            freed = threading.Timer(NAT_GATEWAY_TIME.total_seconds(), free, (self, gateway))
+            freed.daemon = True
+            freed.start()
         return gateway
 
     NatGateway.state = property(state, lambda self, value: None)
@@ -301,18 +346,25 @@ def let_nat_gateways_take_time():
 
 
 def know_client_tokens():
-    """A call with the token of an earlier one makes nothing; moto makes a second resource."""
+    """A call with the token of an earlier one makes nothing, and must be the same call; moto makes a second resource."""
+    one_at_a_time = threading.Lock()
 
     def remember(responses, action):
         create = getattr(responses, action)
 
         def create_once(self):
             token = self._get_param("ClientToken")
-            answers = vars(self.ec2_backend).setdefault("answers_by_token", {})
-            if token is None or (action, token) not in answers:
-                answer = create(self)
-                answers[action, token] = answer
-            return answers[action, token]
+            if token is None:
+                return create(self)
+            parameters = copy.deepcopy(self.querystring)
+            with one_at_a_time:
+                calls = vars(self.ec2_backend).setdefault("calls_by_token", {})
+                if (action, token) not in calls:
+                    calls[action, token] = (parameters, create(self))
+                first, answer = calls[action, token]
+            if first != parameters:
+                raise EC2ClientError("IdempotentParameterMismatch", f"The token {token} was used with other parameters")
+            return answer
 
         setattr(responses, action, create_once)
 
@@ -338,16 +390,19 @@ def tell_rules_apart_as_ec2_does():
     SecurityGroupRule.__eq__ = lambda self, other: key(self) == key(other)
 
 
-def keep_names_and_ports_of_load_balancers_unique():
-    """A second call with the same settings answers with the load balancer of the first one; moto makes a second one."""
+def make_parts_of_load_balancers_once():
+    """A second call with the same settings answers with what the first one has made, and one with other settings is
+    refused; moto makes a second load balancer, and refuses each second target group and listener."""
     create = ELBv2Backend.create_load_balancer
     listen = ELBv2Backend.create_listener
+    group = ELBv2Backend.create_target_group
 
     def create_load_balancer(self, name, security_groups, subnet_ids, *args, scheme="internet-facing", **kwargs):
         for balancer in self.load_balancers.values():
             if balancer.name == name:
                 is_same = (
                     balancer.scheme == scheme
+                    and balancer.type == (kwargs.get("loadbalancer_type") or "application")
                     and set(balancer.security_groups or []) == set(security_groups or [])
                     and {subnet.id for subnet in balancer.subnets} == set(subnet_ids)
                 )
@@ -356,13 +411,35 @@ def keep_names_and_ports_of_load_balancers_unique():
                 return balancer
         return create(self, name, security_groups, subnet_ids, *args, scheme=scheme, **kwargs)
 
-    def create_listener(self, load_balancer_arn, protocol, port, *args, **kwargs):
+    def make_once(same_name, settings, refusal, make):
+        for made in same_name:
+            if made.settings != settings:
+                raise refusal
+            return made
+        made = make()
+        made.settings = settings
+        return made
+
+    def create_listener(self, load_balancer_arn, protocol, port, *args, tags=None, **kwargs):
         balancer = self.load_balancers.get(load_balancer_arn)
-        if balancer and any(str(listener.port) == str(port) for listener in balancer.listeners.values()):
-            raise DuplicateListenerError()
-        return listen(self, load_balancer_arn, protocol, port, *args, **kwargs)
+        listeners = balancer.listeners.values() if balancer else ()
+        return make_once(
+            [listener for listener in listeners if str(listener.port) == str(port)],
+            copy.deepcopy((protocol, args, kwargs)),
+            DuplicateListenerError(),
+            lambda: listen(self, load_balancer_arn, protocol, port, *args, tags=tags, **kwargs),
+        )
+
+    def create_target_group(self, name, *, tags=None, **kwargs):
+        return make_once(
+            [made for made in self.target_groups.values() if made.name == name],
+            copy.deepcopy(kwargs),
+            DuplicateTargetGroupName(),
+            lambda: group(self, name, tags=tags, **kwargs),
+        )
 
     ELBv2Backend.create_load_balancer = create_load_balancer
+    ELBv2Backend.create_target_group = create_target_group
     ELBv2Backend.create_listener = create_listener
 
 

@@ -6,8 +6,11 @@ use anyhow::Context;
 
 use crate::{aws_proxy::AwsProxy, directory::Directory, moto, programs, supervised::Supervised};
 
-/// Starts moto and the proxy.
-pub(crate) async fn start(directory: &Directory) -> anyhow::Result<(Arc<AwsProxy>, Supervised)> {
+/// Starts moto, whose port and log are in this folder, and the proxy.
+///
+/// # Errors
+/// `make tools` has not built moto, or moto does not start.
+pub async fn start(directory: &Directory) -> anyhow::Result<(Arc<AwsProxy>, Supervised)> {
     let port_file = directory.path().join("moto.port");
     let command = moto::command(&programs::tool("moto")?, &port_file);
     let mut process = Supervised::start(directory, &directory.folder("logs")?, "moto", &command)?;

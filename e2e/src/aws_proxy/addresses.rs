@@ -1,10 +1,13 @@
 //! Elastic IPs, as far as moto lacks them: public IPv4 pools, the instance of an interface that gets an address, and
 //! the refusals of what an address cannot do.
 
+use std::time::Instant;
+
 use super::answer::{Answer, Refusal, unreadable};
 use super::caller::CallerIdentity;
+use super::instances::PENDING;
 use super::request::Request;
-use super::state::Shared;
+use super::state::{AccountState, Shared};
 use super::xml::Element;
 
 /// DescribePublicIpv4Pools: the pools that the request names.
@@ -24,17 +27,22 @@ pub(super) fn describe_pools(shared: &Shared, request: &Request, caller: &Caller
 
 /// AllocateAddress: an address of a pool is taken from the pool.
 pub(super) async fn allocate(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
-    if let Some(pool) = request.parameter("PublicIpv4Pool") {
-        shared.with_account(&caller.account, |account| {
-            let free = account.address_pools.get_mut(pool).ok_or_else(|| unknown_pool(pool))?;
-            *free = free.checked_sub(1).ok_or_else(|| {
-                let words = format!("the pool {pool} has no free address");
-                Refusal::new(400, "InsufficientAddressCapacity", words)
-            })?;
-            Ok::<_, Refusal>(())
-        })?;
-    }
-    shared.moto.pass_on(&caller.account, request).await
+    let Some(pool) = request.parameter("PublicIpv4Pool") else {
+        return shared.moto.pass_on(&caller.account, request).await;
+    };
+    shared.with_account(&caller.account, |account| {
+        let free = account.address_pools.get_mut(pool).ok_or_else(|| unknown_pool(pool))?;
+        *free = free.checked_sub(1).ok_or_else(|| Refusal::injected("InsufficientAddressCapacity", "ec2"))?;
+        Ok::<_, Refusal>(())
+    })?;
+    let answer = shared.moto.call(&caller.account, &request.scope, &request.parameters).await;
+    let tree = answer.as_ref().ok().and_then(|answer| answer.tree().ok());
+    let id = tree.as_ref().and_then(|tree| tree.find("allocationId")).map(|id| id.text.clone());
+    shared.with_account(&caller.account, |account| match id {
+        Some(id) => drop(account.pool_of_address.insert(id, pool.to_owned())),
+        None => account.free_address(pool),
+    });
+    answer
 }
 
 /// AssociateAddress with an interface: DescribeAddresses shows the instance, too, to which the interface is attached.
@@ -48,6 +56,11 @@ pub(super) async fn associate(shared: &Shared, request: &Request, caller: &Calle
     let instance = tree.as_ref().and_then(|tree| tree.find("attachment")?.find("instanceId"));
     let mut parameters = request.parameters.clone();
     if let Some(instance) = instance {
+        let state = |account: &mut AccountState| account.instances.state(&instance.text, Instant::now());
+        if shared.with_account(&caller.account, state) == PENDING {
+            let words = format!("The pending instance {} is not in a valid state", instance.text);
+            return Err(Refusal::new(400, "IncorrectInstanceState", words));
+        }
         parameters.remove("NetworkInterfaceId");
         parameters.insert("InstanceId".to_owned(), instance.text.clone());
     }
@@ -65,7 +78,15 @@ pub(super) async fn release(shared: &Shared, request: &Request, caller: &CallerI
         let words = format!("the address with allocation id {id} is associated");
         return Err(Refusal::new(400, "InvalidIPAddress.InUse", words));
     }
-    shared.moto.pass_on(&caller.account, request).await
+    let answer = shared.moto.pass_on(&caller.account, request).await?;
+    shared.with_account(&caller.account, |account| {
+        if answer.succeeded()
+            && let Some(pool) = account.pool_of_address.remove(id)
+        {
+            account.free_address(&pool);
+        }
+    });
+    Ok(answer)
 }
 
 /// The answer of moto; `None` for what it does not know, and refuses itself.

@@ -99,7 +99,7 @@ fn fresh_id() -> String {
 impl Answer {
     /// The success of an action of EC2, with these fields.
     pub(super) fn of(action: &str, fields: Vec<Element>) -> Self {
-        let request_id = Element::text("requestId", "");
+        let request_id = Element::text("requestId", "-");
         let fields = std::iter::once(request_id).chain(fields).collect();
         let response = Element::parent(&format!("{action}Response"), fields);
         Self {

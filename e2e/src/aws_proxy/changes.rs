@@ -1,8 +1,9 @@
 //! Changes of instances after their launch (stop, start, terminate, names), and their description.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Refusal, unreadable};
 use super::caller::CallerIdentity;
 use super::instances::{self, Instances, PENDING, SHUTTING_DOWN, STOPPED, STOPPING, State, TERMINATED};
 use super::request::Request;
@@ -51,7 +52,6 @@ async fn change(
     let transitions = shared.transitions(&caller.account);
     let _transition = transitions.write().await;
     terminate_dead(shared, request, caller).await?;
-    refuse_hidden(shared, request, caller)?;
     let show = |tree: &mut Element| {
         let now = Instant::now();
         for instance in instances::listed(tree) {
@@ -62,14 +62,45 @@ async fn change(
             instances::show(instance, "currentState", after);
         }
     };
-    shared.moto.edit(&caller.account, request, show).await
+    let answer = shared.moto.edit(&caller.account, request, show).await?;
+    if !answer.succeeded() && request.action == "TerminateInstances" {
+        note_terminated(shared, request, caller).await?;
+    }
+    Ok(answer)
 }
 
-/// Refuses the whole call when it names an instance that is hidden from the caller.
-fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
+/// Records what a refused termination has terminated all the same: the instances in zones without a protected one.
+async fn note_terminated(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
+    let of_call = request.parameters.iter().filter(|(key, _)| key.starts_with("InstanceId."));
+    let mut parameters: BTreeMap<_, _> = of_call.map(|(key, id)| (key.clone(), id.clone())).collect();
+    parameters.insert("Action".to_owned(), "DescribeInstances".to_owned());
+    parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
+    let shown = shared.moto.call(&caller.account, &request.scope, &parameters).await?;
+    if !shown.succeeded() {
+        return Ok(());
+    }
+    let tree = shown.tree().map_err(unreadable)?;
+    let reservations = tree.child("reservationSet").map_or(&[][..], |set| &set.children);
+    let instances = reservations
+        .iter()
+        .flat_map(|reservation| reservation.child("instancesSet").map_or(&[][..], |set| set.children.as_slice()));
+    let terminated = instances.filter(|instance| instance.text_at(&["instanceState", "name"]) == TERMINATED.name);
+    let now = Instant::now();
+    shared.with_account(&caller.account, |account| {
+        for instance in terminated {
+            account.instances.terminated(instance.text_at(&["instanceId"]), now);
+        }
+    });
+    Ok(())
+}
+
+/// Refuses a call that names an instance which is hidden from the caller, as every call of EC2 is refused.
+pub(super) fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
     let now = Instant::now();
     let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
-    match request.instance_ids().find(|id| !caller.meets_no_faults && hidden(id)) {
+    let is_named = |key: &str| key == "InstanceId" || key.starts_with("InstanceId.") || key.starts_with("ResourceId.");
+    let mut named = request.parameters.iter().filter(|(key, _)| is_named(key));
+    match named.find(|(_, id)| !caller.meets_no_faults && hidden(id)).map(|(_, id)| id) {
         None => Ok(()),
         Some(id) => Err(unknown(id)),
     }
@@ -97,7 +128,6 @@ fn refuse_in(shared: &Shared, request: &Request, caller: &CallerIdentity, states
 /// DescribeInstances, with the states of this proxy and without hidden instances.
 pub(super) async fn describe(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     terminate_dead(shared, request, caller).await?;
-    refuse_hidden(shared, request, caller)?;
     let mut request = request.clone();
     let filters = request.take_filters(&instances::FILTERS);
     let transitions = shared.transitions(&caller.account);
@@ -119,8 +149,7 @@ async fn terminate_dead(shared: &Shared, request: &Request, caller: &CallerIdent
         return Ok(());
     }
     let ids = dead.into_iter().enumerate();
-    let mut parameters: std::collections::BTreeMap<_, _> =
-        ids.map(|(index, id)| (format!("InstanceId.{}", index + 1), id)).collect();
+    let mut parameters: BTreeMap<_, _> = ids.map(|(index, id)| (format!("InstanceId.{}", index + 1), id)).collect();
     parameters.insert("Action".to_owned(), "TerminateInstances".to_owned());
     parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
     shared.moto.call(&caller.account, &request.scope, &parameters).await?;
@@ -133,8 +162,7 @@ pub(super) fn set_dns_records(shared: &Shared, request: &Request, caller: &Calle
     let id = request.parameter("InstanceId").unwrap_or_default();
     shared.with_account(&caller.account, |account| {
         let instances = &mut account.instances;
-        let hidden = !caller.meets_no_faults && instances.is_hidden(id, Instant::now());
-        if hidden || !instances.exists(id, &request.scope.region) {
+        if !instances.exists(id, &request.scope.region) {
             return Err(unknown(id));
         }
         instances.dns_records.changed(id, request);
@@ -199,7 +227,7 @@ mod tests {
             parameters: [("Action", action), VERSION].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             protocol: Protocol::Query,
         };
-        let caller = CallerIdentity { account: ACCOUNT.into(), is_node: false, meets_no_faults: false };
+        let caller = CallerIdentity { account: ACCOUNT.into(), is_user: false, is_node: false, meets_no_faults: false };
         let answer = match action {
             "RunInstances" => {
                 launches::run_instances(&shared, &request, &caller, "").await.map(|outcome| outcome.answer)

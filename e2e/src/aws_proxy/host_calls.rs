@@ -9,15 +9,23 @@ use super::hosts::Allocation;
 use super::instances::TERMINATED;
 use super::request::Request;
 use super::state::{AccountState, Shared};
+use super::tokens::TokenKey;
 use super::xml::Element;
 
-/// AllocateHosts: at most one allocation for a ClientToken.
+/// AllocateHosts: at most one allocation for a ClientToken in a region and zone.
 pub(super) async fn allocate(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
-    let token = request.parameter("ClientToken").unwrap_or_default().to_owned();
+    let Some(token) = request.parameter("ClientToken").map(str::to_owned) else {
+        return shared.moto.pass_on(&caller.account, request).await;
+    };
+    let key = TokenKey {
+        region: request.scope.region.clone(),
+        zone: request.parameter("AvailabilityZone").unwrap_or_default().to_owned(),
+        token: token.clone(),
+    };
     let launching = shared.with_account(&caller.account, |account| account.launching.clone());
     let _turn = launching.lock().await;
     let known = shared.with_account(&caller.account, |account| {
-        let first = account.hosts.allocations.get(&token)?;
+        let first = account.hosts.allocations.get(&key)?;
         Some((first.parameters == request.parameters, first.answer.clone()))
     });
     match known {
@@ -39,7 +47,7 @@ pub(super) async fn allocate(shared: &Shared, request: &Request, caller: &Caller
         let allocation = Allocation { parameters: request.parameters.clone(), answer: answer.body.clone() };
         shared.with_account(&caller.account, |account| {
             account.hosts.tokens.extend(ids.into_iter().map(|id| (id, token.clone())));
-            account.hosts.allocations.insert(token.clone(), allocation);
+            account.hosts.allocations.insert(key, allocation);
         });
     }
     Ok(answer)

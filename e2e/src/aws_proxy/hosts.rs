@@ -1,13 +1,14 @@
 //! The Dedicated Hosts of an account, as far as moto lacks them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::request::Request;
+use super::tokens::TokenKey;
 
 /// The hosts of an account.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
-    pub(super) allocations: BTreeMap<String, Allocation>,
+    pub(super) allocations: HashMap<TokenKey, Allocation>,
     /// The client token of each host, by id.
     pub(super) tokens: BTreeMap<String, String>,
     /// The host of each instance that was launched on one.

@@ -108,6 +108,11 @@ impl Instances {
         self.lives.get(id).is_some_and(|life| life.region == region)
     }
 
+    /// Whether the instance exists, in this VPC.
+    pub(super) fn is_in_vpc(&self, id: &str, region: &str, vpc_id: &str) -> bool {
+        self.exists(id, region) && self.lives.get(id).is_some_and(|life| life.address.vpc_id == vpc_id)
+    }
+
     pub(super) fn started(&mut self, id: &str, now: Instant) {
         if let Some(life) = self.lives.get_mut(id)
             && life.stopped.take().is_some()

@@ -11,7 +11,7 @@ type Parameters = BTreeMap<String, String>;
 /// A rule: the code and the words of the refusal, where the parameters break it.
 type Rule = fn(&Parameters) -> Option<(&'static str, String)>;
 
-const RULES: [Rule; 7] = [metadata, volumes, user_data, tags, placement, interfaces, reservation];
+const RULES: [Rule; 6] = [metadata, volumes, tags, placement, interfaces, reservation];
 
 const VALUE: &str = "InvalidParameterValue";
 const COMBINATION: &str = "InvalidParameterCombination";
@@ -68,14 +68,6 @@ fn tags(parameters: &Parameters) -> Option<(&'static str, String)> {
     let mut specifications = starts.take_while(|start| parameters.contains_key(&format!("{start}ResourceType")));
     let too_many = specifications.any(|start| parameters.contains_key(&format!("{start}Tag.51.Key")));
     too_many.then(|| ("TagLimitExceeded", "a resource has more than 50 tags".to_owned()))
-}
-
-/// User data has 16 KiB at most, before the encoding in base64
-/// (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html>).
-fn user_data(parameters: &Parameters) -> Option<(&'static str, String)> {
-    let encoded = given(parameters, "UserData")?;
-    let length = encoded.trim_end_matches('=').len() / 4 * 3;
-    (length > 16_384).then(|| (VALUE, "User data is limited to 16384 bytes".to_owned()))
 }
 
 /// A host and an affinity are for the tenancy `host`, and a partition for a placement group
@@ -199,13 +191,10 @@ mod tests {
 
     #[test]
     fn parameters_that_exclude_each_other_are_refused() {
-        let user_data = "A".repeat(30_000);
         let key = format!("aws:{}", "x".repeat(5));
-        let table: [Row<'_>; 11] = [
+        let table: [Row<'_>; 9] = [
             (&[("MetadataOptions.HttpPutResponseHopLimit", "64")], None),
             (&[("MetadataOptions.HttpPutResponseHopLimit", "0")], Some("hop limit 0")),
-            (&[("UserData", "QQ==")], None),
-            (&[("UserData", &user_data)], Some("16384 bytes")),
             (&[("TagSpecification.1.Tag.1.Key", &key)], Some("no key of a tag")),
             (&[("Placement.HostId", "h-1"), ("Placement.Tenancy", "host")], None),
             (&[("Placement.HostId", "h-1")], Some("HostId needs the tenancy host")),

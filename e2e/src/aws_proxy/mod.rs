@@ -216,7 +216,8 @@ fn serve(
     let serving = tokio::spawn(read_and_serve(shared.clone(), request));
     let shared = shared.clone();
     async move {
-        let served = match serving.await?? {
+        let reply = serving.await.inspect_err(|error| tracing::error!(%error, "the AWS proxy has failed"))?;
+        let served = match reply? {
             Reply::Done(response) => return Ok(response),
             Reply::Call(served) => served,
         };

@@ -69,6 +69,8 @@ pub(super) struct AccountState {
     pub(super) reservations: BTreeMap<String, String>,
     /// The number of free addresses in each public IPv4 pool.
     pub(super) address_pools: BTreeMap<String, u32>,
+    /// The pool of each address that was taken from one, by allocation id.
+    pub(super) pool_of_address: BTreeMap<String, String>,
     pub(super) computers: Computers,
     /// The key of the account's nodes; `None` for an account that the proxy did not make.
     pub(super) node_key: Option<AccessKey>,
@@ -90,6 +92,15 @@ pub(super) struct AccountState {
     pub(super) raw_launches: Vec<RawLaunch>,
     /// The sessions of the account's roles, secrets included.
     pub(super) sessions: Vec<Session>,
+}
+
+impl AccountState {
+    /// An address goes back to its public IPv4 pool.
+    pub(super) fn free_address(&mut self, pool: &str) {
+        if let Some(free) = self.address_pools.get_mut(pool) {
+            *free += 1;
+        }
+    }
 }
 
 impl fmt::Debug for Shared {

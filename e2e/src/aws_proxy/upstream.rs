@@ -1,6 +1,7 @@
 //! The client of moto.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::{Method, Request as HttpRequest, header};
 use http_body_util::{BodyExt, Full};
@@ -16,6 +17,9 @@ use super::xml::Element;
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const JSON: &str = "application/x-amz-json-1.1";
+
+/// The limit for an answer of moto: the calls of an account wait for each other.
+const ANSWERS_WITHIN: Duration = Duration::from_mins(2);
 
 /// A call as it goes to moto, without its signature.
 struct HttpCall<'a> {
@@ -105,10 +109,15 @@ impl Moto {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::from(call.body)).map_err(|error| broken(&error))?;
-        let response = self.client.request(request).await.map_err(|error| broken(&error))?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes().to_vec();
-        let answer = Answer { status, body };
+        let answer = async {
+            let response = self.client.request(request).await.map_err(|error| broken(&error))?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes().to_vec();
+            Ok(Answer { status, body })
+        };
+        let answer = tokio::time::timeout(ANSWERS_WITHIN, answer).await;
+        let answer = answer.unwrap_or_else(|_| Err(broken(&format!("no answer within {ANSWERS_WITHIN:?}"))))?;
+        let status = answer.status;
         if status >= 500 && answer.error_code().is_none() {
             return Err(broken(&format!("failed with {status}; it does not implement everything, its log says more")));
         }

@@ -6,12 +6,12 @@ mod release;
 mod repository;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::process::Command;
 
 use crate::programs;
 
@@ -58,7 +58,7 @@ impl Clusterctl {
     /// Runs clusterctl with these arguments and returns its output; an error contains the error output.
     pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let what = format!("clusterctl {}", arguments.join(" "));
-        let child = Command::new(programs::tool("clusterctl")?)
+        let ended = Command::new(programs::tool("clusterctl")?)
             .args(arguments)
             .arg("--config")
             .arg(&self.configuration)
@@ -70,16 +70,12 @@ impl Clusterctl {
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {what}"))?;
-        let process = Running::of(&child)?;
-        let ended = tokio::task::spawn_blocking(move || child.wait_with_output());
-        let output: Output = tokio::time::timeout(WITHIN, ended)
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(WITHIN, ended)
             .await
-            .with_context(|| format!("{what} does not come to an end"))???;
-        process.ended();
+            .with_context(|| format!("{what} does not come to an end"))?
+            .with_context(|| format!("start {what}"))?;
         if !output.status.success() {
             bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -91,27 +87,4 @@ impl Clusterctl {
 fn documents(objects: &[Value]) -> String {
     let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
     documents.join("\n---\n")
-}
-
-/// A run of clusterctl that is killed when its waiter is dropped.
-struct Running(Option<Pid>);
-
-impl Running {
-    fn of(child: &std::process::Child) -> anyhow::Result<Self> {
-        let id = Pid::from_raw(i32::try_from(child.id())?);
-        Ok(Self(id))
-    }
-
-    fn ended(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // If the process ended a moment ago, the signal has no effect: its id is not reused before it is reaped.
-        if let Some(id) = self.0 {
-            kill_process(id, Signal::KILL).unwrap_or_default();
-        }
-    }
 }

@@ -82,7 +82,8 @@ impl Life {
             (Self::Off { .. }, _) if is_over => Self::Gone,
             (Self::Half { node, tried }, "running") if rested(tried) => busy(runs(simulator, node)),
             (Self::Stopped(node), "running") => busy(runs(simulator, node)),
-            (Self::Half { node, .. } | Self::Up(node), "stopping" | "stopped") => busy(stops(simulator, node)),
+            (Self::Half { node, tried }, "stopping" | "stopped") if rested(tried) => busy(stops(simulator, node)),
+            (Self::Up(node), "stopping" | "stopped") => busy(stops(simulator, node)),
             (Self::Ending { node, tried }, _) if rested(tried) => busy(ends(simulator, node)),
             (Self::Half { node, .. } | Self::Up(node) | Self::Stopped(node), _) if is_over => {
                 busy(ends(simulator, node))

@@ -6,30 +6,31 @@ mod checks;
 mod conformance;
 mod launches;
 mod networks;
+mod owned_networks;
 
-use std::path::Path;
+use std::sync::Arc;
 
 use aws_sdk_ec2::Client;
 use capa_e2e::aws_proxy::{Account, AwsProxy};
-use capa_e2e::moto::Moto;
 use capa_e2e::user::{Network, NetworkPlan, User, client};
+use capa_e2e::{Directory, Supervised, cloud};
 use tokio::sync::OnceCell;
 
 const REGION: &str = "eu-west-1";
 
 struct Aws {
-    proxy: AwsProxy,
-    _moto: Moto,
+    proxy: Arc<AwsProxy>,
+    _moto: Supervised,
+    _directory: Directory,
 }
 
 /// One moto and one proxy for all tests of this module.
 async fn aws() -> &'static AwsProxy {
     static AWS: OnceCell<Aws> = OnceCell::const_new();
     let start = || async {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
-        let environment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/moto");
-        let moto = Moto::start(&environment, &directory).await.unwrap();
-        Aws { proxy: AwsProxy::start(moto.url()).unwrap(), _moto: moto }
+        let directory = Directory::new().unwrap();
+        let (proxy, moto) = cloud::start(&directory).await.unwrap();
+        Aws { proxy, _moto: moto, _directory: directory }
     };
     &AWS.get_or_init(start).await.proxy
 }

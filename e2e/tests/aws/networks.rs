@@ -49,6 +49,6 @@ async fn a_dump_changes_with_every_tag_and_not_with_past_instances() {
     assert_ne!(user.dump().await.unwrap(), before);
     user.untag(&subnet, "kubernetes.io/role/elb").await.unwrap();
     assert_eq!(user.dump().await.unwrap(), before);
-    user.ec2().delete_security_group().group_id(&network.control_plane_security_group_id).send().await.unwrap();
+    user.ec2().delete_security_group().group_id(&network.node_security_group_id).send().await.unwrap();
     assert_ne!(user.dump().await.unwrap(), before);
 }

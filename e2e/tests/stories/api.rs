@@ -2,7 +2,6 @@
 //! the output of kubectl.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, TestEnvironment, eventually};
@@ -321,17 +320,5 @@ pub(crate) fn kubectl_with(
     kubeconfig: &Path,
     arguments: &[&str],
 ) -> anyhow::Result<String> {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bin/kubectl");
-    let cache = tempfile::tempdir()?;
-    let output = Command::new(program)
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .arg("--cache-dir")
-        .arg(cache.path())
-        .args(arguments)
-        .envs(environment.world().endpoint_variables())
-        .output()?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl {arguments:?}: {error}");
-    Ok(String::from_utf8(output.stdout)?)
+    capa_e2e::kubectl(kubeconfig, environment.world().endpoint_variables(), arguments)
 }

@@ -5,11 +5,7 @@ use capa_e2e::{Story, objects};
 use serde_json::{Value, json};
 
 use super::scenario::{CORE, OURS, REGION, run_story, story, template};
-
-/// Ids of the right form that no account has.
-const NO_SUBNET: &str = "subnet-00000000000000bad";
-const NO_VPC: &str = "vpc-00000000000000bad";
-const NO_GROUP: &str = "sg-00000000000000bad";
+use super::wrong_input::{NO_GROUP, NO_SUBNET, NO_VPC};
 
 /// An invalid part of `spec.network`, and the expected message of `NetworkReady`.
 struct Wrong {

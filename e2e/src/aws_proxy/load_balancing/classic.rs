@@ -18,10 +18,13 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
     let (group, _) = load_balancer(shared, request, caller).await?;
     let region = &request.scope.region;
     let left: Vec<TargetId> = with_account(shared, &caller.account, |account, now| {
-        for target in instances(request) {
-            if !account.instances.exists(&target.id, region) {
-                return Err(not_valid(&target.id));
-            }
+        let named = instances(request);
+        let is_hidden = |id: &str| !caller.meets_no_faults && account.instances.is_hidden(id, now);
+        let exists = |id: &str| !is_hidden(id) && account.instances.exists(id, region);
+        if let Some(unknown) = named.iter().find(|target| !exists(&target.id)) {
+            return Err(not_valid(&unknown.id));
+        }
+        for target in named {
             account.targets.register(&group, target, now);
         }
         Ok(account.targets.of(&group, &account.instances, now))

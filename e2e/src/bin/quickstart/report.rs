@@ -1,16 +1,13 @@
 //! The final checks and tables: the objects, the calls, the user's network.
 
-use std::{
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use capa_e2e::{Metrics, TestEnvironment, aws_proxy::Account};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde_json::Value;
 
-use crate::{plan::repository, screen::Screen};
+use crate::screen::Screen;
 
 /// The writing AWS actions that the manager may call for machines on existing infrastructure.
 const LAUNCH: &str = "RunInstances";
@@ -42,16 +39,7 @@ pub(crate) fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<S
 
 /// Runs kubectl through a proxy, which resolves the name of the API server.
 pub(crate) fn kubectl_through(proxy: Option<&str>, kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(repository().join(KUBECTL))
-        .env("KUBECONFIG", kubeconfig)
-        .envs(proxy.map(|proxy| ("HTTPS_PROXY", proxy)))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .context("run kubectl")?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl {}: {error}", arguments.join(" "));
-    Ok(String::from_utf8(output.stdout)?)
+    capa_e2e::kubectl(kubeconfig, proxy.map(|proxy| ("HTTPS_PROXY", proxy)), arguments)
 }
 
 /// Removes the columns of a kubectl table that are empty in all rows.
