@@ -6,8 +6,8 @@ ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
 FROM rust:${RUST_VERSION}-bookworm AS build
 WORKDIR /source
 COPY . .
-# The program is copied out of the cache, which is no part of the layer. Cargo goes by the age of files, and the cache may
-# have been filled from another checkout whose files are newer.
+# The program is copied out of the cache, which is no part of the layer. Cargo goes by the age of files, and the cache
+# may have been filled from another checkout whose files are newer.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
     find . -path ./target -prune -o -type f -exec touch {} + \

@@ -30,7 +30,7 @@ run_tests = @$(LINTED) hack/tests/run.sh --workspace $(1) -- $(2)
 
 .PHONY: require-rust
 require-rust:
-	@hack/tools/require.sh cargo cc
+	@hack/tools/require.sh cargo clippy-driver cc
 
 .PHONY: check-format
 check-format: require-rust

@@ -12,7 +12,7 @@ from moto import backends
 from moto.core import responses
 from moto.core.serialize import AttributePicker
 from moto.core.utils import utcnow
-from moto.ec2.exceptions import EC2ClientError, InvalidSecurityGroupNotFoundError
+from moto.ec2.exceptions import EC2ClientError, InvalidAssociationIdError, InvalidSecurityGroupNotFoundError
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.internet_gateways import InternetGatewayBackend
 from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
@@ -279,7 +279,8 @@ def delete_network_acls_with_their_vpc():
 
 
 def keep_what_is_in_use():
-    """A subnet, a security group and the gateway of a VPC cannot go while something uses them; moto lets them go."""
+    """A subnet and a security group cannot go while an interface or a rule uses them, nor the gateway of a VPC with
+    public addresses; moto lets them go. Load balancers have no interfaces here."""
     delete_subnet = SubnetBackend.delete_subnet
     delete_group = SecurityGroupBackend._delete_security_group
     detach = InternetGatewayBackend.detach_internet_gateway
@@ -296,16 +297,18 @@ def keep_what_is_in_use():
     def delete_unused_group(self, vpc_id, group_id):
         interfaces = list(self.enis.values())
         groups = [group for of_vpc in list(self.groups.values()) for group in list(of_vpc.values())]
-        rules = [rule for group in groups if group.id != group_id for rule in (*group.ingress_rules, *group.egress_rules)]
+        others = [group for group in groups if group.id != group_id]
+        rules = [rule for group in others for rule in (*group.ingress_rules, *group.egress_rules)]
         is_used = any(group.id == group_id for interface in interfaces for group in interface.group_set)
         is_used = is_used or any(rule.source_group.get("GroupId") == group_id for rule in rules)
         refuse_if(is_used, f"resource {group_id} has a dependent object")
         return delete_group(self, vpc_id, group_id)
 
     def detach_unused(self, internet_gateway_id, vpc_id):
+        vpc = self.get_internet_gateway(internet_gateway_id).vpc
         interfaces = list(self.enis.values())
         is_used = any(interface.subnet.vpc_id == vpc_id and interface.public_ip for interface in interfaces)
-        refuse_if(is_used, f"Network {vpc_id} has some mapped public address(es)")
+        refuse_if(vpc and vpc.id == vpc_id and is_used, f"Network {vpc_id} has some mapped public address(es)")
         return detach(self, internet_gateway_id, vpc_id)
 
     SubnetBackend.delete_subnet = delete_unused_subnet
@@ -323,19 +326,28 @@ def let_nat_gateways_take_time():
             return "deleting"
         return "pending" if utcnow() - self._created_at < NAT_GATEWAY_TIME else "available"
 
+    one_at_a_time = threading.Lock()
+
     def free(backend, gateway):
-        for address in gateway.address_set:
-            if address.get("associationId"):
-                backend.disassociate_address(association_id=address["associationId"])
-        backend.delete_network_interface(gateway._eni.id)
-        gateway.is_deleted = True
+        try:
+            for address in gateway.address_set:
+                if address.get("associationId"):
+                    backend.disassociate_address(association_id=address["associationId"])
+        except InvalidAssociationIdError:
+            # Somebody has disassociated it meanwhile.
+            pass
+        finally:
+            backend.enis.pop(gateway._eni.id, None)
+            gateway.is_deleted = True
 
     def delete_nat_gateway(self, nat_gateway_id):
         gateway = self.nat_gateways.get(nat_gateway_id)
         if gateway is None:
             raise EC2ClientError("NatGatewayNotFound", f"The Nat Gateway {nat_gateway_id} was not found")
-        if not getattr(gateway, "is_deleting", False):
+        with one_at_a_time:
+            is_first = not getattr(gateway, "is_deleting", False)
             gateway.is_deleting = True
+        if is_first:
             freed = threading.Timer(NAT_GATEWAY_TIME.total_seconds(), free, (self, gateway))
             freed.daemon = True
             freed.start()
@@ -346,7 +358,7 @@ def let_nat_gateways_take_time():
 
 
 def know_client_tokens():
-    """A call with the token of an earlier one makes nothing, and must be the same call; moto makes a second resource."""
+    """A call with the token of an earlier one makes nothing, and must be the same call; moto makes another resource."""
     one_at_a_time = threading.Lock()
 
     def remember(responses, action):
@@ -391,14 +403,15 @@ def tell_rules_apart_as_ec2_does():
 
 
 def make_parts_of_load_balancers_once():
-    """A second call with the same settings answers with what the first one has made, and one with other settings is
+    """A second call with the settings of the first one answers with what that has made, and one with other settings is
     refused; moto makes a second load balancer, and refuses each second target group and listener."""
+    one_at_a_time = threading.RLock()
     create = ELBv2Backend.create_load_balancer
     listen = ELBv2Backend.create_listener
     group = ELBv2Backend.create_target_group
 
     def create_load_balancer(self, name, security_groups, subnet_ids, *args, scheme="internet-facing", **kwargs):
-        for balancer in self.load_balancers.values():
+        for balancer in list(self.load_balancers.values()):
             if balancer.name == name:
                 is_same = (
                     balancer.scheme == scheme
@@ -411,6 +424,14 @@ def make_parts_of_load_balancers_once():
                 return balancer
         return create(self, name, security_groups, subnet_ids, *args, scheme=scheme, **kwargs)
 
+    def alone(call):
+        @functools.wraps(call)
+        def call_alone(*args, **kwargs):
+            with one_at_a_time:
+                return call(*args, **kwargs)
+
+        return call_alone
+
     def make_once(same_name, settings, refusal, make):
         for made in same_name:
             if made.settings != settings:
@@ -422,7 +443,7 @@ def make_parts_of_load_balancers_once():
 
     def create_listener(self, load_balancer_arn, protocol, port, *args, tags=None, **kwargs):
         balancer = self.load_balancers.get(load_balancer_arn)
-        listeners = balancer.listeners.values() if balancer else ()
+        listeners = list(balancer.listeners.values()) if balancer else ()
         return make_once(
             [listener for listener in listeners if str(listener.port) == str(port)],
             copy.deepcopy((protocol, args, kwargs)),
@@ -432,15 +453,15 @@ def make_parts_of_load_balancers_once():
 
     def create_target_group(self, name, *, tags=None, **kwargs):
         return make_once(
-            [made for made in self.target_groups.values() if made.name == name],
+            [made for made in list(self.target_groups.values()) if made.name == name],
             copy.deepcopy(kwargs),
             DuplicateTargetGroupName(),
             lambda: group(self, name, tags=tags, **kwargs),
         )
 
-    ELBv2Backend.create_load_balancer = create_load_balancer
-    ELBv2Backend.create_target_group = create_target_group
-    ELBv2Backend.create_listener = create_listener
+    ELBv2Backend.create_load_balancer = alone(create_load_balancer)
+    ELBv2Backend.create_target_group = alone(create_target_group)
+    ELBv2Backend.create_listener = alone(create_listener)
 
 
 def list_no_target_groups_of_a_new_load_balancer():

@@ -81,7 +81,7 @@ step() { # step <description> <command…>
   shift
   log="$(mktemp)"
   set -m # a process group of its own, so that an interrupt reaches the compiler too
-  "$@" >"$log" 2>&1 &
+  "$@" >"$log" 2>&1 8>&- &
   pid=$!
   set +m
   trap 'kill -- "-$pid" 2>/dev/null || true; exit 130' INT TERM

@@ -4,6 +4,7 @@ set -euo pipefail
 
 how_to_install() {
   case "$1" in
+    clippy-driver) echo "rustup component add clippy" ;;
     cargo) echo "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" ;;
     cc) echo "sudo apt-get install build-essential (macOS: xcode-select --install)" ;;
     go) echo "https://go.dev/doc/install (version 1.26 or newer)" ;;
@@ -18,7 +19,6 @@ how_to_install() {
 
 is_there() {
   case "$1" in
-    cargo) command -v cargo >/dev/null && command -v clippy-driver >/dev/null ;;
     go) go version 2>/dev/null | grep -Eq 'go1\.(2[1-9]|[3-9][0-9])' ;; # older ones do not fetch the version in go.mod
     Python.h) python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ;;
     python3) python3 -c 'import ensurepip, venv' 2>/dev/null ;; # Debian ships these two apart from python3

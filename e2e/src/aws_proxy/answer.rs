@@ -28,7 +28,7 @@ impl Refusal {
         Self { status, code: code.to_owned(), message: message.into() }
     }
 
-    /// A refusal that a test injects, with the words of the service.
+    /// A refusal by its code alone, with the words and the status of the service.
     pub(super) fn injected(code: &str, service: &str) -> Self {
         match (code, service) {
             ("RequestLimitExceeded", "ec2") => Self::new(503, code, "Request limit exceeded."),

@@ -24,8 +24,6 @@ impl fmt::Debug for AccessKey {
 #[derive(Clone, Debug)]
 pub(super) struct CallerIdentity {
     pub(super) account: String,
-    /// Whether the caller is the human who owns the account.
-    pub(super) is_user: bool,
     /// Whether the caller is a node.
     pub(super) is_node: bool,
     /// Whether the caller is the human who owns the account, or a check of infrastructure: faults are meant for the

@@ -97,10 +97,11 @@ async fn note_terminated(shared: &Shared, request: &Request, caller: &CallerIden
 /// Refuses a call that names an instance which is hidden from the caller, as every call of EC2 is refused.
 pub(super) fn refuse_hidden(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
     let now = Instant::now();
-    let hidden = |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden(id, now));
+    let hidden =
+        |id: &str| shared.with_account(&caller.account, |account| account.instances.is_hidden_from(caller, id, now));
     let is_named = |key: &str| key == "InstanceId" || key.starts_with("InstanceId.") || key.starts_with("ResourceId.");
     let mut named = request.parameters.iter().filter(|(key, _)| is_named(key));
-    match named.find(|(_, id)| !caller.meets_no_faults && hidden(id)).map(|(_, id)| id) {
+    match named.find(|(_, id)| hidden(id)).map(|(_, id)| id) {
         None => Ok(()),
         Some(id) => Err(unknown(id)),
     }
@@ -227,7 +228,7 @@ mod tests {
             parameters: [("Action", action), VERSION].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             protocol: Protocol::Query,
         };
-        let caller = CallerIdentity { account: ACCOUNT.into(), is_user: false, is_node: false, meets_no_faults: false };
+        let caller = CallerIdentity { account: ACCOUNT.into(), is_node: false, meets_no_faults: false };
         let answer = match action {
             "RunInstances" => {
                 launches::run_instances(&shared, &request, &caller, "").await.map(|outcome| outcome.answer)

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::caller::CallerIdentity;
 use super::dns_records::DnsRecords;
 use super::request::Filter;
 use super::xml::Element;
@@ -106,6 +107,11 @@ impl Instances {
     /// Whether an instance with this id exists or existed in a region.
     pub(super) fn exists(&self, id: &str, region: &str) -> bool {
         self.lives.get(id).is_some_and(|life| life.region == region)
+    }
+
+    /// Whether an instance is hidden from this caller.
+    pub(super) fn is_hidden_from(&self, caller: &CallerIdentity, id: &str, now: Instant) -> bool {
+        !caller.meets_no_faults && self.is_hidden(id, now)
     }
 
     /// Whether the instance exists, in this VPC.

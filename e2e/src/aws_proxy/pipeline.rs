@@ -98,8 +98,8 @@ async fn meet_faults(
     let Some(key) = key else {
         return Err(not_valid(request));
     };
-    let (account, is_user, is_node) = (key.account.clone(), key.is_user, key.is_node);
-    let caller = CallerIdentity { account, is_user, is_node, meets_no_faults: is_user || is_check };
+    let caller =
+        CallerIdentity { account: key.account.clone(), is_node: key.is_node, meets_no_faults: key.is_user || is_check };
     let zone = launches::zone(shared, request, &caller.account).await?;
     let FaultEffect { ending, delay } = shared.apply_faults(&caller, request, &zone, Stage::Request);
     let outcome = match &ending {
@@ -140,7 +140,7 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
     }
     let answer = match (request.scope.service.as_str(), request.action.as_str()) {
         ("ec2", "RunInstances") => return launches::run_instances(shared, request, caller, zone).await,
-        ("sts", "AssumeRole") => assume_role(shared, request, caller).await,
+        ("sts", "AssumeRole") => assume_role(shared, request).await,
         ("ec2", "AllocateAddress") => addresses::allocate(shared, request, caller).await,
         ("ec2", "DescribePublicIpv4Pools") => addresses::describe_pools(shared, request, caller),
         ("ec2", "AssociateAddress") => addresses::associate(shared, request, caller).await,
@@ -160,7 +160,7 @@ async fn decide(shared: &Shared, request: &Request, caller: &CallerIdentity, zon
 }
 
 /// AssumeRole in the account of the *role*; records the account and role of the new key.
-async fn assume_role(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
+async fn assume_role(shared: &Shared, request: &Request) -> Result<Answer, Refusal> {
     let denied = || {
         let words = format!("User: {CALLER} is not authorized to perform: sts:AssumeRole on the role");
         Refusal::new(403, "AccessDenied", words)
@@ -180,8 +180,7 @@ async fn assume_role(shared: &Shared, request: &Request, caller: &CallerIdentity
         let access_key_id = session.access_key_id.clone();
         let session_name = request.parameter("RoleSessionName").unwrap_or_default().to_owned();
         let role = AssumedRole { arn: arn.to_owned(), session_name };
-        let (is_user, is_node) = (caller.is_user, caller.is_node);
-        let entry = KeyEntry { role: Some(role), is_user, is_node, ..KeyEntry::of(account) };
+        let entry = KeyEntry { role: Some(role), ..KeyEntry::of(account) };
         shared.with(|state| state.keys.insert(access_key_id, entry));
         shared.with_account(account, |account| account.sessions.push(session));
     }

@@ -19,8 +19,8 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
     let region = &request.scope.region;
     let left: Vec<TargetId> = with_account(shared, &caller.account, |account, now| {
         let named = instances(request);
-        let is_hidden = |id: &str| !caller.meets_no_faults && account.instances.is_hidden(id, now);
-        let exists = |id: &str| !is_hidden(id) && account.instances.exists(id, region);
+        let known = &account.instances;
+        let exists = |id: &str| !known.is_hidden_from(caller, id, now) && known.exists(id, region);
         if let Some(unknown) = named.iter().find(|target| !exists(&target.id)) {
             return Err(not_valid(&unknown.id));
         }

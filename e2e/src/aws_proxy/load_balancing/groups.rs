@@ -18,7 +18,7 @@ pub(super) async fn register(shared: &Shared, request: &Request, caller: &Caller
     let region = &request.scope.region;
     with_account(shared, &caller.account, |account, now| {
         for target in targets.iter().filter(|target| is_instance(target)) {
-            let is_hidden = !caller.meets_no_faults && account.instances.is_hidden(&target.id, now);
+            let is_hidden = account.instances.is_hidden_from(caller, &target.id, now);
             if is_hidden || !account.instances.is_in_vpc(&target.id, region, &facts.vpc_id) {
                 let message = format!("Instance ID '{}' is not valid", target.id);
                 return Err(Refusal::new(400, "InvalidTarget", message));

@@ -221,7 +221,7 @@ async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     Ok(Phase { seconds: known.unwrap_or(settled.seconds - QUIET.as_secs_f64()), ..settled })
 }
 
-/// Waits until this provider's manager knows all instances and has made a pass over each machine.
+/// Waits until this provider's manager knows all instances and has made as many passes as there are machines.
 async fn knows_all(manager: &Manager, workers: usize) -> anyhow::Result<()> {
     eventually_by_polling(deadline(workers), "the new manager to know all instances", async || {
         let metrics = manager.metrics().await?;

@@ -20,6 +20,7 @@ use capa_e2e::Manager;
 use clap::{Parser, ValueEnum};
 
 use crate::field::Storage;
+use crate::goals::Goal;
 use crate::provider::Provider;
 use crate::report::Report;
 
@@ -84,15 +85,20 @@ async fn main() -> anyhow::Result<ExitCode> {
     let program = std::path::absolute(program)?;
     let mut report = Report::new(program)?;
     let measured = measure(&arguments, &mut report).await;
-    if let Some(file) = &arguments.json {
-        std::fs::write(file, serde_json::to_string_pretty(&report)?)?;
-    }
     let goals = goals::goals(&report);
-    std::io::stdout().write_all(tables::markdown(&report, &goals).as_bytes())?;
     // What was measured before a failure is in the tables.
-    measured?;
+    let written = write(&arguments, &report, &goals);
+    measured.and(written)?;
     let missed = goals.iter().any(|goal| !goal.is_reached());
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Writes the measurements to the file, and the tables to standard output.
+fn write(arguments: &Arguments, report: &Report, goals: &[Goal]) -> anyhow::Result<()> {
+    if let Some(file) = &arguments.json {
+        std::fs::write(file, serde_json::to_string_pretty(report)?)?;
+    }
+    Ok(std::io::stdout().write_all(tables::markdown(report, goals).as_bytes())?)
 }
 
 async fn measure(arguments: &Arguments, report: &mut Report) -> anyhow::Result<()> {
