@@ -149,7 +149,7 @@ mod tests {
         let mut registry = Registry::default();
         register(machines.clone(), &mut registry);
         for name in ["a", "b"] {
-            machines.count(&machine(name, "", "instanceState: running"));
+            machines.replace(None, Some(&machine(name, "", "instanceState: running")));
         }
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

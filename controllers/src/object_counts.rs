@@ -183,10 +183,11 @@ mod tests {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ObjectCounts(vec![tally.clone().into()])));
         assert_eq!(scrape(&registry), [""; 0]);
-        for name in ["a", "b"] {
-            tally.count(&machine(name, &["Ready True Ready", "InstanceReady True Ready"]));
+        let ready = machine("a", &["Ready True Ready", "InstanceReady True Ready"]);
+        let missing = machine("c", &["Ready False NotFound", "InstanceReady False NotFound"]);
+        for object in [&ready, &ready, &missing] {
+            tally.replace(None, Some(object));
         }
-        tally.count(&machine("c", &["Ready False NotFound", "InstanceReady False NotFound"]));
         assert_eq!(
             scrape(&registry),
             [
@@ -196,8 +197,8 @@ mod tests {
                 sample("Ready", "True", "Ready", 2),
             ]
         );
-        tally.count(&machine("c", &["Ready True Ready"]));
-        tally.forget(&machine("a", &[]));
+        tally.replace(Some(&missing), Some(&machine("c", &["Ready True Ready"])));
+        tally.replace(Some(&ready), None);
         assert_eq!(
             scrape(&registry),
             [sample("InstanceReady", "True", "Ready", 1), sample("Ready", "True", "Ready", 2)]
@@ -211,7 +212,8 @@ mod tests {
         registry.register_collector(Box::new(ObjectCounts(vec![tally.clone().into()])));
         for number in 0..1000 {
             let (foreign, reason) = (format!("Foreign{number} False X"), format!("Ready False Because{number}"));
-            tally.count(&machine(&format!("m-{number}"), &[&foreign, &reason, "Paused Perhaps Paused"]));
+            let machine = machine(&format!("m-{number}"), &[&foreign, &reason, "Paused Perhaps Paused"]);
+            tally.replace(None, Some(&machine));
         }
         assert_eq!(scrape(&registry), [sample("Ready", "False", FOREIGN_REASON, 1000)]);
     }

@@ -91,7 +91,7 @@ impl<K: CachedKind> ObjectCache<K> {
     /// An index of the objects by the keys that `keys_of` returns. Reading it needs a lookup in a map instead of a walk
     /// over all objects.
     pub fn index(&self, keys_of: fn(&K) -> Vec<String>) -> CacheIndex<K> {
-        let index = CacheIndex::new(self.store.clone(), keys_of);
+        let index = CacheIndex::new(keys_of);
         self.let_follow(Box::new(index.clone()));
         index
     }
@@ -111,7 +111,7 @@ impl<K: CachedKind> ObjectCache<K> {
         // The lock keeps the store and its followers consistent.
         let _in_step = self.subscribers.lock();
         for object in self.store.state() {
-            follower.follow(&Change::Applied(object));
+            follower.follow(None, Some(&object));
         }
         self.followers.lock().push(follower);
     }
@@ -134,6 +134,18 @@ impl<K: CachedKind> ObjectCache<K> {
             subscribers.push(sender);
         }
         changes(receiver, predicate)
+    }
+}
+
+/// A change, and what the store had before.
+struct Replaced<K> {
+    before: Option<Arc<K>>,
+    change: Change<K>,
+}
+
+impl<K> Replaced<K> {
+    fn deleted(object: Arc<K>) -> Self {
+        Self { before: Some(Arc::clone(&object)), change: Change::Deleted(object) }
     }
 }
 
@@ -180,11 +192,11 @@ impl<K: CachedKind> CacheFiller<K> {
         let mut subscribers = subscribers.lock();
         let changes = self.store_event(event);
         for follower in self.followers.lock().iter() {
-            for change in &changes {
-                follower.follow(change);
+            for Replaced { before, change } in &changes {
+                follower.follow(before.as_ref(), change.current());
             }
         }
-        for change in changes {
+        for Replaced { change, .. } in changes {
             if let Some(subscribers) = subscribers.as_mut() {
                 subscribers.retain(|subscriber| subscriber.unbounded_send(change.clone()).is_ok());
             }
@@ -192,7 +204,7 @@ impl<K: CachedKind> CacheFiller<K> {
     }
 
     /// Applies an event to the store and returns the changes that result.
-    fn store_event(&mut self, event: Event<Guarded<K>>) -> Vec<Change<K>> {
+    fn store_event(&mut self, event: Event<Guarded<K>>) -> Vec<Replaced<K>> {
         match event {
             Event::Init => {
                 self.malformed.list_begins();
@@ -210,8 +222,10 @@ impl<K: CachedKind> CacheFiller<K> {
                 let reference = reference(&guard);
                 match self.readable(guard) {
                     Some(object) => {
+                        let before = self.store.get(&reference);
                         self.writer.apply_watcher_event(&Event::Apply(object));
-                        self.store.get(&reference).map(Change::Applied).into_iter().collect()
+                        let applied = self.store.get(&reference).map(Change::Applied);
+                        applied.into_iter().map(|change| Replaced { before: before.clone(), change }).collect()
                     }
                     None => self.remove(&reference),
                 }
@@ -224,27 +238,31 @@ impl<K: CachedKind> CacheFiller<K> {
         }
     }
 
-    fn list_done(&mut self) -> Vec<Change<K>> {
-        let before = self.store.state();
+    fn list_done(&mut self) -> Vec<Replaced<K>> {
+        let by_reference = |object: Arc<K>| (ObjectRef::from_obj(&*object), object);
+        let mut former: HashMap<_, _> = self.store.state().into_iter().map(by_reference).collect();
         self.malformed.list_done();
         self.writer.apply_watcher_event(&Event::InitDone);
         self.gate.open();
-        let now: HashMap<_, _> =
-            self.store.state().into_iter().map(|object| (ObjectRef::from_obj(&*object), object)).collect();
-        // An object with the same name and another UID is another object.
-        let remains = |object: &K| {
-            now.get(&ObjectRef::from_obj(object)).is_some_and(|current| current.meta().uid == object.meta().uid)
-        };
-        let gone: Vec<_> = before.into_iter().filter(|object| !remains(object)).map(Change::Deleted).collect();
-        gone.into_iter().chain(now.into_values().map(Change::Applied)).collect()
+        let mut applied = Vec::new();
+        for object in self.store.state() {
+            // An object with the same name and another UID is another object.
+            let is_same = |reference: &ObjectRef<K>| {
+                former.get(reference).is_some_and(|before| before.meta().uid == object.meta().uid)
+            };
+            let reference = Some(ObjectRef::from_obj(&*object)).filter(is_same);
+            let before = reference.and_then(|reference| former.remove(&reference));
+            applied.push(Replaced { before, change: Change::Applied(object) });
+        }
+        former.into_values().map(Replaced::deleted).chain(applied).collect()
     }
 
-    fn remove(&mut self, reference: &ObjectRef<K>) -> Vec<Change<K>> {
+    fn remove(&mut self, reference: &ObjectRef<K>) -> Vec<Replaced<K>> {
         let Some(object) = self.store.get(reference) else {
             return Vec::new();
         };
         self.writer.apply_watcher_event(&Event::Delete(K::clone(&object)));
-        vec![Change::Deleted(object)]
+        vec![Replaced::deleted(object)]
     }
 
     /// The object; `None` for a malformed one, which counts as absent.

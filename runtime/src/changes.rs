@@ -25,6 +25,14 @@ impl<K> Change<K> {
         let (Self::Applied(object) | Self::Deleted(object)) = self;
         object
     }
+
+    /// The object as it is now; `None` if it is gone.
+    pub(crate) fn current(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Applied(object) => Some(object),
+            Self::Deleted(_) => None,
+        }
+    }
 }
 
 impl<K> Clone for Change<K> {

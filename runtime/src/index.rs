@@ -4,79 +4,55 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::RwLock;
 
-use crate::changes::Change;
 use crate::kinds::CachedKind;
 
 /// Receives the changes of a cache after the store has them.
 pub(crate) trait Follower<K>: Debug + Send + Sync {
-    /// Follows one change.
-    fn follow(&self, change: &Change<K>);
+    /// Follows one change: from what the store had `before`, to what it has now.
+    fn follow(&self, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
 }
 
 /// An index of a cache, made by [`crate::cache::ObjectCache::index`]. It is updated for every change of the cache
 /// before the subscribers receive the change. Clones share the index.
 #[derive(Clone, Debug)]
-pub struct CacheIndex<K: CachedKind> {
-    store: Store<K>,
+pub struct CacheIndex<K> {
     keys_of: fn(&K) -> Vec<String>,
-    entries: Arc<RwLock<Entries<K>>>,
-}
-
-#[derive(Debug)]
-struct Entries<K: CachedKind> {
-    by_key: HashMap<String, Vec<ObjectRef<K>>>,
-    keys: HashMap<ObjectRef<K>, Vec<String>>,
+    by_key: Arc<RwLock<HashMap<String, Vec<Arc<K>>>>>,
 }
 
 impl<K: CachedKind> CacheIndex<K> {
-    /// An empty index of this store.
-    pub(crate) fn new(store: Store<K>, keys_of: fn(&K) -> Vec<String>) -> Self {
-        let entries = Entries { by_key: HashMap::new(), keys: HashMap::new() };
-        Self { store, keys_of, entries: Arc::new(RwLock::new(entries)) }
+    /// An empty index.
+    pub(crate) fn new(keys_of: fn(&K) -> Vec<String>) -> Self {
+        Self { keys_of, by_key: Arc::default() }
     }
 
     /// The objects that have this key, in no particular order.
     pub fn get(&self, key: &str) -> Vec<Arc<K>> {
-        let references = self.entries.read().by_key.get(key).cloned().unwrap_or_default();
-        let objects = references.iter().filter_map(|reference| self.store.get(reference));
-        // The store may be a moment ahead.
-        objects.filter(|object| (self.keys_of)(object).iter().any(|own| own == key)).collect()
+        self.by_key.read().get(key).cloned().unwrap_or_default()
+    }
+
+    /// An object once for each of its keys.
+    fn entries<'a>(&self, object: &'a Arc<K>) -> impl Iterator<Item = (&'a Arc<K>, String)> + use<'a, K> {
+        (self.keys_of)(object).into_iter().map(move |key| (object, key))
     }
 }
 
 impl<K: CachedKind> Follower<K> for CacheIndex<K> {
-    fn follow(&self, change: &Change<K>) {
-        let object = change.object();
-        let keys = match change {
-            Change::Applied(object) => (self.keys_of)(object),
-            Change::Deleted(_) => Vec::new(),
-        };
-        self.entries.write().set(ObjectRef::from_obj(&**object), keys);
-    }
-}
-
-impl<K: CachedKind> Entries<K> {
-    fn set(&mut self, reference: ObjectRef<K>, keys: Vec<String>) {
-        let before = self.keys.get(&reference);
-        if before.map_or(&[][..], Vec::as_slice) == keys.as_slice() {
-            return;
-        }
-        for key in self.keys.remove(&reference).unwrap_or_default() {
-            if let Some(references) = self.by_key.get_mut(&key) {
-                references.retain(|other| *other != reference);
-                if references.is_empty() {
-                    self.by_key.remove(&key);
+    fn follow(&self, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        let mut by_key = self.by_key.write();
+        for (object, key) in before.into_iter().flat_map(|object| self.entries(object)) {
+            if let Some(objects) = by_key.get_mut(&key) {
+                objects.retain(|other| !Arc::ptr_eq(other, object));
+                if objects.is_empty() {
+                    by_key.remove(&key);
                 }
             }
         }
-        for key in &keys {
-            self.by_key.entry(key.clone()).or_default().push(reference.clone());
-        }
-        if !keys.is_empty() {
-            self.keys.insert(reference, keys);
+        for (object, key) in now.into_iter().flat_map(|object| self.entries(object)) {
+            // Most keys have one object.
+            by_key.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(Arc::clone(object));
         }
     }
 }
@@ -137,7 +113,19 @@ mod tests {
         let index = cache.index(size);
         list(&mut filler, &[of_size("a", 1), of_size("b", 2)]);
         list(&mut filler, &[]);
-        let entries = index.entries.read();
-        assert!(entries.by_key.is_empty() && entries.keys.is_empty(), "{entries:?}");
+        assert!(index.by_key.read().is_empty(), "{index:?}");
+    }
+
+    #[tokio::test]
+    async fn an_index_shows_the_last_version_of_an_object_whose_keys_stay() {
+        let (runtime, _) = runtime(&FakeServer::default());
+        let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
+        let index = cache.index(size);
+        list(&mut filler, &[of_size("a", 1)]);
+        let mut labelled = of_size("a", 1);
+        labelled.labels_mut().insert("version".to_owned(), "2".to_owned());
+        filler.apply(Event::Apply(Guarded(Ok(labelled.clone()))));
+        let shown: Vec<_> = index.get("1").iter().map(|object| object.metadata.labels.clone()).collect();
+        assert_eq!(shown, [labelled.metadata.labels]);
     }
 }

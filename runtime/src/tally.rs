@@ -5,83 +5,58 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use kube::runtime::reflector::ObjectRef;
 use parking_lot::Mutex;
 
-use crate::changes::Change;
 use crate::index::Follower;
 use crate::kinds::CachedKind;
 
 /// Counts of objects by key, made by [`crate::cache::ObjectCache::tally`]. They are updated for every change of the
 /// cache. Clones share the counts.
 #[derive(Debug)]
-pub struct Tally<K: CachedKind, T> {
+pub struct Tally<K, T> {
     keys_of: fn(&K) -> Vec<T>,
-    entries: Arc<Mutex<Entries<K, T>>>,
+    counts: Arc<Mutex<HashMap<T, u32>>>,
 }
 
-#[derive(Debug)]
-struct Entries<K: CachedKind, T> {
-    counts: HashMap<T, u32>,
-    keys: HashMap<ObjectRef<K>, Vec<T>>,
-}
-
-impl<K: CachedKind, T> Clone for Tally<K, T> {
+impl<K, T> Clone for Tally<K, T> {
     fn clone(&self) -> Self {
-        Self { keys_of: self.keys_of, entries: Arc::clone(&self.entries) }
+        Self { keys_of: self.keys_of, counts: Arc::clone(&self.counts) }
     }
 }
 
 impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
     /// Counts without any object.
     pub fn new(keys_of: fn(&K) -> Vec<T>) -> Self {
-        let entries = Entries { counts: HashMap::new(), keys: HashMap::new() };
-        Self { keys_of, entries: Arc::new(Mutex::new(entries)) }
+        Self { keys_of, counts: Arc::default() }
     }
 
     /// The number of objects for each key that at least one object has, in no particular order.
     pub fn counts(&self) -> Vec<(T, u32)> {
-        let entries = self.entries.lock();
-        entries.counts.iter().map(|(key, count)| (*key, *count)).collect()
+        self.counts.lock().iter().map(|(key, count)| (*key, *count)).collect()
     }
 
-    /// Counts a new or changed object.
-    pub fn count(&self, object: &K) {
-        let keys = (self.keys_of)(object);
-        self.entries.lock().set(ObjectRef::from_obj(object), keys);
-    }
-
-    /// Forgets a deleted object.
-    pub fn forget(&self, object: &K) {
-        self.entries.lock().set(ObjectRef::from_obj(object), Vec::new());
+    /// Counts an object as it is now and no longer as it was before. A new object was not there before, and a deleted
+    /// one is not there now.
+    pub fn replace(&self, before: Option<&K>, now: Option<&K>) {
+        let keys = |object: Option<&K>| object.map(self.keys_of).unwrap_or_default();
+        let mut counts = self.counts.lock();
+        for key in keys(before) {
+            if let Some(count) = counts.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(&key);
+                }
+            }
+        }
+        for key in keys(now) {
+            *counts.entry(key).or_default() += 1;
+        }
     }
 }
 
 impl<K: CachedKind, T: Copy + Debug + Eq + Hash + Send + Sync> Follower<K> for Tally<K, T> {
-    fn follow(&self, change: &Change<K>) {
-        match change {
-            Change::Applied(object) => self.count(object),
-            Change::Deleted(object) => self.forget(object),
-        }
-    }
-}
-
-impl<K: CachedKind, T: Copy + Eq + Hash> Entries<K, T> {
-    fn set(&mut self, object: ObjectRef<K>, keys: Vec<T>) {
-        for key in self.keys.remove(&object).unwrap_or_default() {
-            if let Some(count) = self.counts.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(&key);
-                }
-            }
-        }
-        for key in &keys {
-            *self.counts.entry(*key).or_default() += 1;
-        }
-        if !keys.is_empty() {
-            self.keys.insert(object, keys);
-        }
+    fn follow(&self, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        self.replace(before.map(Arc::as_ref), now.map(Arc::as_ref));
     }
 }
 
@@ -138,7 +113,6 @@ mod tests {
         let tally = cache.tally(|widget| vec![widget.spec.size]);
         list(&mut filler, &[of_size("a", 1), of_size("b", 2)]);
         list(&mut filler, &[]);
-        let entries = tally.entries.lock();
-        assert!(entries.counts.is_empty() && entries.keys.is_empty(), "{entries:?}");
+        assert_eq!(tally.counts(), []);
     }
 }

@@ -19,7 +19,7 @@ use futures::stream::{BoxStream, select_all};
 use futures::{Stream, StreamExt};
 use kube::runtime::Predicate;
 use kube::runtime::controller::{Action, Config, Error as ApplierError, ReconcileRequest, applier};
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, ObjectRefExtra};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
@@ -164,10 +164,12 @@ impl<R: Reconciler> Controller<R> {
         };
         let (of_changes, of_answers) = (Arc::clone(&waiting), Arc::clone(&waiting));
         let changes = select_all([objects, called].into_iter().chain(triggers))
-            .inspect(move |reference| of_changes.changed(reference.clone()))
+            .map(without_version)
+            .inspect(move |reference| of_changes.changed(reference))
             .boxed();
         let answers = select_all(self.answers)
-            .inspect(move |reference| of_answers.continue_after(reference.clone(), Duration::ZERO))
+            .map(without_version)
+            .inspect(move |reference| of_answers.continue_after(reference, Duration::ZERO))
             .boxed();
         let queue = select_all([changes, answers])
             .map(|reference| Ok::<_, Infallible>(ReconcileRequest::from(reference)))
@@ -183,6 +185,12 @@ impl<R: Reconciler> Controller<R> {
         passes.for_each(async |pass| queue_answered(controller, pass, &waiting, &workers)).await;
         if stop.is_cancelled() { Ok(()) } else { Err(ControllerEnded { controller }) }
     }
+}
+
+/// The reference without the UID and the version of the object, which the queue would keep twice for each object.
+fn without_version<K: CachedKind>(mut reference: ObjectRef<K>) -> ObjectRef<K> {
+    reference.extra = ObjectRefExtra::default();
+    reference
 }
 
 /// The changes of the controller's own objects. A deleted object is forgotten and not reconciled.

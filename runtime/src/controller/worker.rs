@@ -145,7 +145,7 @@ impl<R: Reconciler> Worker<R> {
         let Some(delay) = delay else {
             return Action::await_change();
         };
-        self.waiting.continue_after(reference, delay);
+        self.waiting.continue_after(&reference, delay);
         Action::requeue(delay)
     }
 
