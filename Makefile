@@ -188,7 +188,7 @@ bench: tools-and-programs $(filter capa,$(BESIDE)) ## Measure what machines cost
 # The ratios that do not depend on how the program is optimised: calls, writes, and times that AWS's rates determine.
 .PHONY: bench-goals
 bench-goals: tools-and-programs capa
-	@"$(PROGRAMS)/bench" --program "$(PROGRAMS)/capa-rs" --workers 100 --only inline --idle 300 --beside capa
+	@"$(PROGRAMS)/bench" --program "$(PROGRAMS)/capa-rs" --workers 100 --only inline,existing --idle 300 --beside capa
 	@"$(PROGRAMS)/bench" --program "$(PROGRAMS)/capa-rs" --workers 100 --only secrets,buckets,minute,image --minutes 7
 
 .PHONY: rustdoc

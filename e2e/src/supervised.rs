@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
 
 use crate::{
     directory::{Directory, ProcessGroup as _},
@@ -164,7 +165,7 @@ impl Supervised {
             let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
             anyhow::Ok(kibibytes * 1024)
         };
-        Ok(Memory { resident: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
+        Ok(Memory { resident: bytes("VmRSS:")?, anonymous: bytes("RssAnon:")?, peak: bytes("VmHWM:")? })
     }
 
     /// The CPU time of the program, in user and kernel mode. Linux only.
@@ -239,10 +240,12 @@ impl Stopped {
 }
 
 /// The memory of a process in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Memory {
     /// The resident memory now.
     pub resident: u64,
+    /// The part of the resident memory that is no file: data, and not the program.
+    pub anonymous: u64,
     /// The peak of the resident memory.
     pub peak: u64,
 }

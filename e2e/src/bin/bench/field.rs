@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
+use aws_sdk_ec2::types::{InstanceType, ResourceType, Tag, TagSpecification};
 use capa_e2e::aws_proxy::Account;
-use capa_e2e::user::{NetworkPlan, User};
-use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, objects};
+use capa_e2e::user::{Network, NetworkPlan, User};
+use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, moto, objects};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::Api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::provider::Provider;
 
 const REGION: &str = "eu-west-1";
+const ZONES: u8 = 3;
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const CLUSTER: &str = "dev";
@@ -53,6 +56,8 @@ pub(crate) struct Field {
     pub(crate) world: Arc<LocalWorld>,
     environment: TestEnvironment,
     provider: Provider,
+    user: User,
+    network: Network,
     machines: Api<DynamicObject>,
     pub(crate) aws_machines: Api<DynamicObject>,
 }
@@ -63,7 +68,7 @@ impl Field {
         let world = Arc::new(LocalWorld::start().await?);
         let environment = TestEnvironment::new(world.clone(), name).await?;
         let user = User::new(environment.aws(), REGION);
-        let plan = NetworkPlan { is_large: true, ..NetworkPlan::new(name, REGION, 3) };
+        let plan = NetworkPlan { is_large: true, ..NetworkPlan::new(name, REGION, ZONES) };
         let network = user.create_network(&plan).await?;
         provider.install(&world, &environment).await?;
         let field = Self {
@@ -72,13 +77,15 @@ impl Field {
             aws_machines: environment.api(OURS, "AWSMachine").await?,
             environment,
             world,
+            user,
+            network,
         };
         // The management cluster stands in for the workload cluster: Cluster API core repeats its passes over each
         // machine with an error if it reaches no API server.
         let kubeconfig = std::fs::read_to_string(field.world.admin_kubeconfig())?;
         let filler = format!("#cloud-config\n# {}", "x".repeat(SECRET_BYTES));
         let objects = [
-            provider.aws_cluster(CLUSTER, REGION, &network),
+            provider.aws_cluster(CLUSTER, REGION, &field.network),
             fixtures::cluster(CLUSTER, Some("AWSCluster")),
             fixtures::bootstrap_secret(SECRET, &filler),
             fixtures::kubeconfig_secret(CLUSTER, &kubeconfig),
@@ -151,6 +158,52 @@ impl Field {
             anyhow::Ok(())
         };
         at_once((0..count).map(create)).await
+    }
+
+    /// Creates machines whose instances run already, as `clusterctl move` leaves them: without a status, but with the
+    /// provider ID, the owner and the finalizer. Cluster API core leaves the Machines alone, because they are paused.
+    pub(crate) async fn create_with_instances(&self, count: usize) -> anyhow::Result<()> {
+        let create = |number: usize| async move {
+            let (name, zone) =
+                (name(number), self.network.zones.get(number % usize::from(ZONES)).context("no such zone")?);
+            let id = self.launch(&name, &zone.private_subnet_id).await?;
+            let ids = format!("{}, providerID: 'aws:///{}/{id}', instanceID: {id}", Storage::Inline.spec(), zone.name);
+            let objects = objects::parse(&fixtures::machine(&name, CLUSTER, SECRET, &ids))?;
+            let [mut aws_machine, mut machine] =
+                <[DynamicObject; 2]>::try_from(objects).map_err(|objects| anyhow!("{} objects", objects.len()))?;
+            machine.annotations_mut().insert("cluster.x-k8s.io/paused".to_owned(), String::new());
+            let machine = self.machines.create(&PostParams::default(), &machine).await?;
+            aws_machine.labels_mut().insert("cluster.x-k8s.io/cluster-name".to_owned(), CLUSTER.to_owned());
+            aws_machine.finalizers_mut().push("awsmachine.infrastructure.cluster.x-k8s.io".to_owned());
+            aws_machine.owner_references_mut().push(OwnerReference {
+                api_version: CORE.to_owned(),
+                kind: "Machine".to_owned(),
+                name,
+                uid: machine.metadata.uid.context("a Machine without UID")?,
+                controller: Some(true),
+                ..OwnerReference::default()
+            });
+            self.aws_machines.create(&PostParams::default(), &aws_machine).await?;
+            anyhow::Ok(())
+        };
+        at_once((0..count).map(create)).await
+    }
+
+    /// Launches an instance with the tags of the machine with this name.
+    async fn launch(&self, name: &str, subnet_id: &str) -> anyhow::Result<String> {
+        let tags = [
+            ("Name", name),
+            ("MachineName", &format!("{}/{name}", self.namespace())),
+            (&format!("sigs.k8s.io/cluster-api-provider-aws/cluster/{CLUSTER}"), "owned"),
+            ("sigs.k8s.io/cluster-api-provider-aws/role", "node"),
+        ];
+        let tags = tags.map(|(key, value)| Tag::builder().key(key).value(value).build());
+        let tags = TagSpecification::builder().resource_type(ResourceType::Instance).set_tags(Some(tags.to_vec()));
+        let launch = self.user.ec2().run_instances().image_id(moto::IMAGE_ID).instance_type(InstanceType::T3Large);
+        let launch = launch.subnet_id(subnet_id).security_group_ids(&self.network.node_security_group_id);
+        let launched = launch.tag_specifications(tags.build()).min_count(1).max_count(1).send().await?;
+        let instance = launched.instances().first().context("no instance")?;
+        Ok(instance.instance_id().context("an instance without id")?.to_owned())
     }
 
     /// Gives the AWSCluster an annotation.

@@ -77,19 +77,15 @@ impl Follow {
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(machine) => {
-                self.listed.insert(machine.name_any(), is_ready(&machine));
+                self.listed.insert(machine.name_any(), objects::is_ready(&machine));
             }
             Event::InitDone => self.machines = std::mem::take(&mut self.listed),
             Event::Apply(machine) => {
-                self.machines.insert(machine.name_any(), is_ready(&machine));
+                self.machines.insert(machine.name_any(), objects::is_ready(&machine));
             }
             Event::Delete(machine) => {
                 self.machines.remove(&machine.name_any());
             }
         }
     }
-}
-
-fn is_ready(machine: &DynamicObject) -> bool {
-    objects::condition(machine, "Ready").is_some_and(|condition| condition.status == "True")
 }

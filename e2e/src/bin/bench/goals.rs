@@ -1,5 +1,6 @@
 //! What a run must keep: ratios, which say the same on every computer.
 
+use crate::existing::Existing;
 use crate::field::Storage;
 use crate::life::Life;
 use crate::meters::number;
@@ -29,6 +30,7 @@ impl Goal {
 pub(crate) fn goals(report: &Report) -> Vec<Goal> {
     let here = || report.lives.iter().filter(|life| life.provider.is_here());
     let of_lives = here().filter(|life| life.workers >= MANY).flat_map(of_life);
+    let of_existing = report.existing.iter().filter(|existing| existing.machines >= MANY).flat_map(of_existing);
     let of_buckets = report.buckets.iter().filter(|buckets| buckets.provider.is_here());
     let of_buckets = of_buckets.map(|buckets| Goal {
         what: "time against EC2's buckets, divided by what they allow".to_owned(),
@@ -38,8 +40,17 @@ pub(crate) fn goals(report: &Report) -> Vec<Goal> {
     let of_minutes = report.throttled_minutes.iter().filter(|minute| minute.provider.is_here());
     let of_images = report.wrong_images.iter().filter(|image| image.provider.is_here());
     let beside = here().flat_map(|life| beside_capa(life, report));
-    let goals = of_lives.chain(of_buckets).chain(of_minutes.flat_map(of_minute)).chain(of_images.flat_map(of_image));
+    let goals = of_lives
+        .chain(of_existing)
+        .chain(of_buckets)
+        .chain(of_minutes.flat_map(of_minute))
+        .chain(of_images.flat_map(of_image));
     goals.chain(beside).collect()
+}
+
+/// The calls of a listing, which reads a page for each thousand instances.
+fn pages(machines: usize) -> f64 {
+    1.0 + number(machines / 1000)
 }
 
 /// The goals of one life of this provider.
@@ -52,8 +63,7 @@ fn of_life(life: &Life) -> Vec<Goal> {
     };
     // Machines that wait long for their turn at AWS's rate are looked up more often.
     let waiting = if life.workers > MANY { 0.05 } else { 0.0 };
-    // The listing of each minute, and a restart, read a page for each thousand instances.
-    let listing = 1.0 + number(life.workers / 1000);
+    let listing = pages(life.workers);
     let writes = life.per_worker(number(life.created.all_writes()));
     let needless = number(life.needless_status_writes());
     let mut goals = vec![
@@ -71,6 +81,21 @@ fn of_life(life: &Life) -> Vec<Goal> {
         goals.push(goal("AWS calls in an idle minute", number(idle.all_calls()) / minutes, 1.5));
     }
     goals
+}
+
+/// The goals of machines whose instances run already.
+fn of_existing(existing: &Existing) -> [Goal; 4] {
+    let goal = |what: &str, measured, most| Goal {
+        what: format!("N={} with instances: {what}", existing.machines),
+        measured,
+        most,
+    };
+    [
+        goal("AWS calls per machine until all are ready", existing.calls_per_machine(), 0.1),
+        goal("status writes of an AWSMachine until it is ready", existing.status_writes_per_machine(), 2.05),
+        goal("AWS calls after a restart", number(existing.restarted.all_calls()), 2.0 + pages(existing.machines)),
+        goal("status writes after a restart", number(existing.restarted.status_writes()), 0.0),
+    ]
 }
 
 fn of_minute(minute: &ThrottledMinute) -> [Goal; 2] {

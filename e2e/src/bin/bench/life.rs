@@ -89,7 +89,7 @@ impl Life {
 }
 
 /// The longest wait for this many workers: the manager launches two a second.
-fn deadline(workers: usize) -> Duration {
+pub(crate) fn deadline(workers: usize) -> Duration {
     Duration::from_mins(5) + Duration::from_secs(workers as u64)
 }
 
@@ -203,7 +203,7 @@ async fn change_cluster(field: &Field) -> anyhow::Result<Phase> {
 
 /// Starts another manager in the place of the first one, and waits until it has looked at everything and has made no
 /// AWS call for some seconds.
-async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
+pub(crate) async fn restart(field: &Field, workers: usize) -> anyhow::Result<Phase> {
     progress("  another manager starts");
     field.stop_manager().await?;
     let start = meters::start_of_manager(field)?;

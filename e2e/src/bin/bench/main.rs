@@ -1,6 +1,7 @@
 //! The benchmark: what machines cost in AWS calls, in time, in the manager and in the kube-apiserver, on the local
 //! world. docs/benchmarks.md has the method. Progress goes to standard error, the tables to standard output.
 
+mod existing;
 mod field;
 mod follow;
 mod goals;
@@ -63,6 +64,8 @@ enum Part {
     Inline,
     /// The life of workers whose bootstrap data is in Secrets Manager.
     Secrets,
+    /// Machines whose instances run already, as after `clusterctl move`. Only this provider is measured.
+    Existing,
     /// A hundred machines against EC2's request buckets.
     Buckets,
     /// Fifty machines that meet a minute in which AWS throttles every call.
@@ -106,7 +109,7 @@ async fn measure(arguments: &Arguments, report: &mut Report) -> anyhow::Result<(
     let most = arguments.workers.iter().max().copied();
     let beside = arguments.beside.iter().map(|Beside::Capa| Provider::Capa);
     let here = Provider::Here(report.program.clone());
-    let providers: Vec<Provider> = std::iter::once(here).chain(beside).collect();
+    let providers: Vec<Provider> = std::iter::once(here.clone()).chain(beside).collect();
     for (part, storage) in [(Part::Inline, Storage::Inline), (Part::Secrets, Storage::SecretsManager)] {
         for workers in arguments.workers.iter().copied().filter(|_| wanted(part)) {
             let idle = (part == Part::Inline && Some(workers) == most).then(|| Duration::from_secs(arguments.idle));
@@ -115,6 +118,9 @@ async fn measure(arguments: &Arguments, report: &mut Report) -> anyhow::Result<(
                 report.lives.push(life);
             }
         }
+    }
+    for machines in arguments.workers.iter().copied().filter(|_| wanted(Part::Existing)) {
+        report.existing.push(existing::measure(&here, machines).await?);
     }
     for provider in &providers {
         if wanted(Part::Buckets) {

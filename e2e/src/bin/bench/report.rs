@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::existing::Existing;
 use crate::life::Life;
 use crate::troubles::{Buckets, ThrottledMinute, WrongImage};
 
@@ -20,6 +21,7 @@ pub(crate) struct Report {
     /// The load of the computer in the last minute before the run.
     pub(crate) load: String,
     pub(crate) lives: Vec<Life>,
+    pub(crate) existing: Vec<Existing>,
     pub(crate) buckets: Vec<Buckets>,
     pub(crate) throttled_minutes: Vec<ThrottledMinute>,
     pub(crate) wrong_images: Vec<WrongImage>,

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capa_e2e::Memory;
+
+use crate::existing::Existing;
 use crate::goals::Goal;
 use crate::life::Life;
 use crate::meters::{Phase, mebibytes, number};
@@ -24,6 +27,7 @@ pub(crate) fn markdown(report: &Report, goals: &[Goal]) -> String {
         text += &counts("Kubernetes writes of the manager", &report.lives, |phase| &phase.writes);
         text += &counts("Kubernetes writes of Cluster API core", &report.lives, |phase| &phase.core_writes);
     }
+    text += &existing(&report.existing);
     text += &buckets(&report.buckets);
     text += &throttled_minutes(&report.throttled_minutes);
     text += &wrong_images(&report.wrong_images);
@@ -155,6 +159,31 @@ fn counts(title: &str, lives: &[Life], of: impl Fn(&Phase) -> &BTreeMap<String, 
         }));
     }
     table(&columns(title, &names(lives)), &rows)
+}
+
+fn existing(measured: &[Existing]) -> String {
+    if measured.is_empty() {
+        return String::new();
+    }
+    let row = |title: &str, cell: &dyn Fn(&Existing) -> String| row(title, measured, |one| Some(cell(one)));
+    let memory = |memory: &Memory| {
+        let [resident, anonymous, peak] = [memory.resident, memory.anonymous, memory.peak].map(mebibytes);
+        format!("{resident:.1}, {anonymous:.1}, {peak:.1}")
+    };
+    let work = |phase: &Phase| format!("{}, {:.2}, {:.1}", calls(phase), phase.manager_cpu_seconds, phase.seconds);
+    let rows = [
+        row("until all are ready: AWS calls, manager CPU seconds, seconds", &|one| work(&one.adopted)),
+        row("… status writes, all Kubernetes writes per machine", &|one| {
+            let writes = number(one.adopted.all_writes()) / number(one.machines);
+            format!("{:.2}, {writes:.2}", one.status_writes_per_machine())
+        }),
+        row("… manager RSS, of which data, peak, MiB", &|one| memory(&one.memory)),
+        row("restart: AWS calls, manager CPU seconds, seconds", &|one| work(&one.restarted)),
+        row("… status writes", &|one| one.restarted.status_writes().to_string()),
+        row("… manager RSS, of which data, peak, MiB", &|one| memory(&one.memory_after)),
+    ];
+    let names: Vec<String> = measured.iter().map(|one| format!("N={}", one.machines)).collect();
+    table(&columns("N machines whose instances run already", &names), &rows)
 }
 
 /// A table of measurements of which there is one for each provider; nothing if none was made.
