@@ -405,24 +405,18 @@ def tell_rules_apart_as_ec2_does():
 def make_parts_of_load_balancers_once():
     """A second call with the settings of the first one answers with what that has made, and one with other settings is
     refused; moto makes a second load balancer, and refuses each second target group and listener."""
-    one_at_a_time = threading.RLock()
+    one_at_a_time = threading.Lock()
     create = ELBv2Backend.create_load_balancer
     listen = ELBv2Backend.create_listener
     group = ELBv2Backend.create_target_group
 
     def create_load_balancer(self, name, security_groups, subnet_ids, *args, scheme="internet-facing", **kwargs):
-        for balancer in list(self.load_balancers.values()):
-            if balancer.name == name:
-                is_same = (
-                    balancer.scheme == scheme
-                    and balancer.type == (kwargs.get("loadbalancer_type") or "application")
-                    and set(balancer.security_groups or []) == set(security_groups or [])
-                    and {subnet.id for subnet in balancer.subnets} == set(subnet_ids)
-                )
-                if not is_same:
-                    raise DuplicateLoadBalancerName()
-                return balancer
-        return create(self, name, security_groups, subnet_ids, *args, scheme=scheme, **kwargs)
+        return make_once(
+            [made for made in list(self.load_balancers.values()) if made.name == name],
+            (scheme, kwargs.get("loadbalancer_type"), set(security_groups or []), set(subnet_ids)),
+            DuplicateLoadBalancerName(),
+            lambda: create(self, name, security_groups, subnet_ids, *args, scheme=scheme, **kwargs),
+        )
 
     def alone(call):
         @functools.wraps(call)

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal, unreadable};
+use super::answer::{Answer, Refusal};
 use super::caller::CallerIdentity;
 use super::instances::PENDING;
 use super::request::Request;
@@ -51,8 +51,8 @@ pub(super) async fn associate(shared: &Shared, request: &Request, caller: &Calle
     let Some(interface) = request.parameter("NetworkInterfaceId") else {
         return shared.moto.pass_on(&caller.account, request).await;
     };
-    let question = [("Action", "DescribeNetworkInterfaces"), ("NetworkInterfaceId.1", interface)];
-    let tree = ask(shared, request, caller, question).await?;
+    let named = [("NetworkInterfaceId.1".to_owned(), interface.to_owned())];
+    let tree = shared.moto.ask(&caller.account, &request.scope, "DescribeNetworkInterfaces", named).await?;
     let instance = tree.as_ref().and_then(|tree| tree.find("attachment")?.find("instanceId"));
     let mut parameters = request.parameters.clone();
     if let Some(instance) = instance {
@@ -71,8 +71,8 @@ pub(super) async fn associate(shared: &Shared, request: &Request, caller: &Calle
 /// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ReleaseAddress.html>
 pub(super) async fn release(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<Answer, Refusal> {
     let id = request.parameter("AllocationId").unwrap_or_default();
-    let question = [("Action", "DescribeAddresses"), ("AllocationId.1", id)];
-    let tree = ask(shared, request, caller, question).await?;
+    let named = [("AllocationId.1".to_owned(), id.to_owned())];
+    let tree = shared.moto.ask(&caller.account, &request.scope, "DescribeAddresses", named).await?;
     let association = tree.as_ref().and_then(|tree| tree.find("associationId"));
     if association.is_some_and(|id| !id.text.is_empty()) {
         let words = format!("the address with allocation id {id} is associated");
@@ -87,19 +87,6 @@ pub(super) async fn release(shared: &Shared, request: &Request, caller: &CallerI
         }
     });
     Ok(answer)
-}
-
-/// The answer of moto; `None` for what it does not know, and refuses itself.
-async fn ask(
-    shared: &Shared,
-    request: &Request,
-    caller: &CallerIdentity,
-    question: [(&str, &str); 2],
-) -> Result<Option<Element>, Refusal> {
-    let with_version = question.into_iter().chain([("Version", "2016-11-15")]);
-    let parameters = with_version.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    let shown = shared.moto.call(&caller.account, &request.scope, &parameters).await?;
-    shown.succeeded().then(|| shown.tree().map_err(unreadable)).transpose()
 }
 
 fn unknown_pool(pool: &str) -> Refusal {

@@ -1,9 +1,8 @@
 //! Changes of instances after their launch (stop, start, terminate, names), and their description.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::answer::{Answer, Refusal, unreadable};
+use super::answer::{Answer, Refusal};
 use super::caller::CallerIdentity;
 use super::instances::{self, Instances, PENDING, SHUTTING_DOWN, STOPPED, STOPPING, State, TERMINATED};
 use super::request::Request;
@@ -71,23 +70,13 @@ async fn change(
 
 /// Records what a refused termination has terminated all the same: the instances in zones without a protected one.
 async fn note_terminated(shared: &Shared, request: &Request, caller: &CallerIdentity) -> Result<(), Refusal> {
-    let of_call = request.parameters.iter().filter(|(key, _)| key.starts_with("InstanceId."));
-    let mut parameters: BTreeMap<_, _> = of_call.map(|(key, id)| (key.clone(), id.clone())).collect();
-    parameters.insert("Action".to_owned(), "DescribeInstances".to_owned());
-    parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
-    let shown = shared.moto.call(&caller.account, &request.scope, &parameters).await?;
-    if !shown.succeeded() {
-        return Ok(());
-    }
-    let tree = shown.tree().map_err(unreadable)?;
-    let reservations = tree.child("reservationSet").map_or(&[][..], |set| &set.children);
-    let instances = reservations
-        .iter()
-        .flat_map(|reservation| reservation.child("instancesSet").map_or(&[][..], |set| set.children.as_slice()));
-    let terminated = instances.filter(|instance| instance.text_at(&["instanceState", "name"]) == TERMINATED.name);
+    let named = request.parameters.iter().filter(|(key, _)| key.starts_with("InstanceId."));
+    let named = named.map(|(key, id)| (key.clone(), id.clone()));
+    let shown = shared.moto.ask(&caller.account, &request.scope, "DescribeInstances", named).await?;
+    let is_terminated = |instance: &&Element| instance.text_at(&["instanceState", "name"]) == TERMINATED.name;
     let now = Instant::now();
     shared.with_account(&caller.account, |account| {
-        for instance in terminated {
+        for instance in shown.iter().flat_map(instances::described).filter(is_terminated) {
             account.instances.terminated(instance.text_at(&["instanceId"]), now);
         }
     });
@@ -149,11 +138,8 @@ async fn terminate_dead(shared: &Shared, request: &Request, caller: &CallerIdent
     if dead.is_empty() {
         return Ok(());
     }
-    let ids = dead.into_iter().enumerate();
-    let mut parameters: BTreeMap<_, _> = ids.map(|(index, id)| (format!("InstanceId.{}", index + 1), id)).collect();
-    parameters.insert("Action".to_owned(), "TerminateInstances".to_owned());
-    parameters.insert("Version".to_owned(), "2016-11-15".to_owned());
-    shared.moto.call(&caller.account, &request.scope, &parameters).await?;
+    let named = dead.into_iter().zip(1..).map(|(id, number)| (format!("InstanceId.{number}"), id));
+    shared.moto.ask(&caller.account, &request.scope, "TerminateInstances", named).await?;
     Ok(())
 }
 

@@ -248,6 +248,13 @@ impl Life {
     }
 }
 
+/// The instances in an answer of DescribeInstances.
+pub(super) fn described(answer: &Element) -> impl Iterator<Item = &Element> {
+    let reservations = answer.child("reservationSet").into_iter().flat_map(|set| &set.children);
+    let sets = reservations.filter_map(|reservation| reservation.child("instancesSet"));
+    sets.flat_map(|set| &set.children)
+}
+
 /// The instances in an answer of RunInstances, with their addresses.
 pub(super) fn addresses(answer: &Element) -> Vec<(String, Address)> {
     let instances = answer.child("instancesSet").map(|set| set.children.as_slice());

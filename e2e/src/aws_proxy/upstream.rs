@@ -75,6 +75,21 @@ impl Moto {
         answer.with_tree(&tree).map_err(unreadable)
     }
 
+    /// Asks EC2 in the account's part of moto. `None` if moto refuses the call.
+    pub(super) async fn ask(
+        &self,
+        account: &str,
+        scope: &CredentialScope,
+        action: &str,
+        parameters: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Option<Element>, Refusal> {
+        let fixed =
+            [("Action", action), ("Version", "2016-11-15")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let parameters = fixed.into_iter().chain(parameters).collect();
+        let answer = self.call(account, scope, &parameters).await?;
+        answer.succeeded().then(|| answer.tree().map_err(unreadable)).transpose()
+    }
+
     /// Sends a call in the Query protocol to the account's part of moto.
     pub(super) async fn call(
         &self,
