@@ -32,12 +32,12 @@ use crate::{
     wait::eventually,
 };
 
-/// The kinds that this provider's managers write to.
-const WRITTEN_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
+/// The kinds with a namespace that this provider's managers write to.
+const NAMESPACED_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
 
-/// The kinds without a namespace whose objects a test names after its own. Each manager of the world reads their
-/// Secrets again and again.
-const IDENTITY_KINDS: [&str; 2] = ["AWSClusterStaticIdentity", "AWSClusterRoleIdentity"];
+/// Those without a namespace, whose objects a test names after its own namespace. Each manager of the world reads the
+/// Secrets of identities again and again.
+const CLUSTER_SCOPED_KINDS: [&str; 3] = ["AWSClusterStaticIdentity", "AWSClusterRoleIdentity", "AWSNetworkMapping"];
 
 /// A namespace and an AWS account that belong to one test. A successful test ends with
 /// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does. If the value is dropped without it,
@@ -228,7 +228,8 @@ impl TestEnvironment {
     async fn check_what_is_left(&self) -> anyhow::Result<()> {
         let journal = self.account.journal().to_string();
         let mut texts = vec![("the journal of AWS calls", journal)];
-        let objects = self.written_objects().await?;
+        let mut objects = self.written_objects(&NAMESPACED_KINDS).await?;
+        objects.extend(self.written_objects(&CLUSTER_SCOPED_KINDS).await?);
         for object in &objects {
             texts.push(("an object of ours", serde_json::to_string(object)?));
         }
@@ -257,39 +258,40 @@ impl TestEnvironment {
             for cluster in clusters.list(&all).await?.items {
                 release(&clusters, &cluster).await?;
             }
-            self.delete_identities().await?;
+            self.delete_cluster_scoped_objects().await?;
         }
-        for object in self.written_objects().await? {
+        for object in self.written_objects(&NAMESPACED_KINDS).await? {
             let types = object.types.clone().unwrap_or_default();
             release(&self.api(&types.api_version, &types.kind).await?, &object).await?;
         }
         Ok(())
     }
 
-    /// Deletes the identities that the test has named after its namespace.
-    async fn delete_identities(&self) -> anyhow::Result<()> {
-        for kind in IDENTITY_KINDS {
-            let api = self.api(&format!("{GROUP}/{VERSION}"), kind).await?;
-            let identities = api.list_metadata(&ListParams::default()).await?.items;
-            let names = identities.iter().map(kube::ResourceExt::name_any);
-            for name in names.filter(|name| name.starts_with(&self.namespace)) {
-                unless_not_found(api.delete(&name, &DeleteParams::default()).await)?;
-            }
+    /// Deletes the objects without a namespace that the test has named after its own.
+    async fn delete_cluster_scoped_objects(&self) -> anyhow::Result<()> {
+        for object in self.written_objects(&CLUSTER_SCOPED_KINDS).await? {
+            let types = object.types.clone().unwrap_or_default();
+            let api = self.api(&types.api_version, &types.kind).await?;
+            unless_not_found(api.delete(&object.name_any(), &DeleteParams::default()).await)?;
         }
         Ok(())
     }
 
-    /// The objects of [`WRITTEN_KINDS`]; empty in a world without these kinds.
-    async fn written_objects(&self) -> anyhow::Result<Vec<DynamicObject>> {
+    /// The objects of these kinds that belong to the test; none in a world without these kinds.
+    async fn written_objects(&self, kinds: &[&str]) -> anyhow::Result<Vec<DynamicObject>> {
         let mut objects = Vec::new();
         if !self.world.has_provider() {
             return Ok(objects);
         }
         let api_version = format!("{GROUP}/{VERSION}");
-        for kind in WRITTEN_KINDS {
-            for mut object in self.api(&api_version, kind).await?.list(&ListParams::default()).await?.items {
+        let is_own = |object: &DynamicObject| {
+            object.metadata.namespace.is_some() || object.name_any().starts_with(&self.namespace)
+        };
+        for kind in kinds {
+            let listed = self.api(&api_version, kind).await?.list(&ListParams::default()).await?;
+            for mut object in listed.items.into_iter().filter(is_own) {
                 // The items of a list do not contain their kind.
-                object.types = Some(TypeMeta { api_version: api_version.clone(), kind: kind.to_owned() });
+                object.types = Some(TypeMeta { api_version: api_version.clone(), kind: (*kind).to_owned() });
                 objects.push(object);
             }
         }

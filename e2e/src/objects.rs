@@ -147,6 +147,11 @@ pub fn condition(object: &DynamicObject, type_: &str) -> Option<Condition> {
     Some(Condition { status: text("status"), reason: text("reason"), message: text("message") })
 }
 
+/// Whether the condition `Ready` of an object is true.
+pub fn is_ready(object: &DynamicObject) -> bool {
+    condition(object, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
 /// The object as YAML, without the bookkeeping of server-side apply and without the content of Secrets.
 pub(crate) fn to_yaml(object: &DynamicObject) -> anyhow::Result<String> {
     let mut object = object.clone();

@@ -49,7 +49,8 @@ const PRESENT: [(&str, &str); 3] =
 impl User {
     /// All parts of all networks of the account in this region with all their fields, tags and rules, load balancers
     /// included: an object with the answer to each action, in which lists are sorted. NAT gateways in transit are
-    /// waited for. Two dumps are equal exactly if nothing was added, removed or changed between them.
+    /// waited for. Attributes, listeners and the tags of load balancers are not among them: see
+    /// [`details`](Self::details).
     pub async fn dump(&self) -> anyhow::Result<Value> {
         eventually_by_polling(Duration::from_secs(30), "no NAT gateway to be in transit", async || {
             let listed = self.ask(EC2.0, EC2.1, "DescribeNatGateways", &IN_TRANSIT).await?;

@@ -14,7 +14,7 @@ const FINALIZER: &str = "awscluster.infrastructure.cluster.x-k8s.io";
 #[test]
 fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()> {
     story("not-managed-yet", async |s| {
-        let before = s.user.dump().await?;
+        let before = s.user.details().await?;
         s.owned("dev", &managed(s)).await?;
         let message = s.await_condition("dev", "Ready", "False", "NotManagedYet").await?;
         assert!(message.contains("spec.unmanaged: true"), "{message}");
@@ -31,7 +31,7 @@ fn a_managed_cluster_waits_and_is_released_once_unmanaged() -> anyhow::Result<()
         s.delete(CORE, "Cluster", "dev").await?;
         let journal = s.aws().manager_journal();
         assert!(journal.mutating().is_empty(), "{journal}");
-        assert_eq!(s.user.dump().await?, before);
+        assert_eq!(s.user.details().await?, before);
         Ok(())
     })
 }
@@ -229,7 +229,7 @@ mod long_stories {
     #[test]
     fn a_cluster_taken_over_by_another_controller_is_released() -> anyhow::Result<()> {
         story("taken-over", async |s| {
-            let network = s.user.dump().await?;
+            let network = s.user.details().await?;
             s.owned("dev", &managed(s)).await?;
             s.await_condition("dev", "Ready", "False", "NotManagedYet").await?;
             let before = s.aws_cluster("dev").await?;
@@ -249,7 +249,7 @@ mod long_stories {
             assert_eq!(after.data, before.data, "spec and status are the other's now");
             let journal = s.aws().manager_journal();
             assert!(journal.is_empty(), "{journal}");
-            assert_eq!(s.user.dump().await?, network);
+            assert_eq!(s.user.details().await?, network);
             Ok(())
         })
     }

@@ -9,7 +9,7 @@ use super::scenario::{CORE, WITHIN, story};
 #[test]
 fn machines_come_and_go_without_a_trace_on_a_brought_network() -> anyhow::Result<()> {
     story("up-and-away", async |s| {
-        let before = s.user.dump().await?;
+        let before = s.user.details().await?;
         s.cluster("dev").await?;
         s.machine_deployment("workers", "dev", 0).await?;
         s.machines_ready(0).await?;
@@ -26,7 +26,7 @@ fn machines_come_and_go_without_a_trace_on_a_brought_network() -> anyhow::Result
         .await?;
         s.delete(CORE, "Cluster", "dev").await?;
         assert!(s.user.live_instances().await?.is_empty());
-        assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
+        assert_eq!(s.user.details().await?, before, "the user's network is as it was");
         assert_eq!(s.terminated(), s.launched_once()?, "{}", s.aws().manager_journal());
         Ok(())
     })

@@ -6,13 +6,18 @@ use serde_json::{Value, json};
 
 use super::scenario::{Scenario, story};
 
+/// The rules about what a busy computer and stories beside this one change at any time: whether all groups are served,
+/// when a watch reports a change, and how long requests take.
+const VARYING: [&str; 3] = ["A5", "A7", "A8"];
+
 #[test]
 fn a_check_says_whether_an_api_server_can_be_a_member() -> anyhow::Result<()> {
     story("member-checks", async |s| {
         let admin = std::fs::read_to_string(s.environment.world().admin_kubeconfig())?;
         let admin: Value = serde_json::from_str(&admin)?;
         // The world has no nodes, and is newer than Karmada's tests.
-        assert_eq!(findings(s, &admin)?, ["P2", "P5"]);
+        let found = findings(s, &admin)?.into_iter().filter(|rule| !VARYING.contains(&rule.as_str()));
+        assert_eq!(found.collect::<Vec<_>>(), ["P2", "P5"]);
 
         let mut nobody = admin.clone();
         nobody["users"][0]["user"] = json!({"token": "of-nobody"});

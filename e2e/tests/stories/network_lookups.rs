@@ -4,8 +4,7 @@ use capa_e2e::user::NetworkPlan;
 use capa_e2e::{Story, objects};
 use serde_json::{Value, json};
 
-use super::scenario::{CORE, OURS, REGION, run_story, story, template};
-use super::wrong_input::{NO_GROUP, NO_SUBNET, NO_VPC};
+use super::scenario::{CORE, NO_GROUP, NO_SUBNET, NO_VPC, OURS, REGION, run_story, story, template};
 
 /// An invalid part of `spec.network`, and the expected message of `NetworkReady`.
 struct Wrong {

@@ -12,8 +12,9 @@ use kube::{Api, ResourceExt as _};
 use super::examples::apply_strictly;
 use super::scenario::WITHIN;
 
-/// The API groups of ACK belong to another story as well, so this one gives them other names.
-const RENAMED: (&str, &str) = (".services.k8s.aws", ".pages.services.k8s.aws");
+/// API groups whose kinds other stories define as well: this story gives them other names, because it deletes them.
+const RENAMED: [(&str, &str); 2] =
+    [(".services.k8s.aws", ".pages.services.k8s.aws"), ("platform.example.org", "platform.pages.example.org")];
 const DEFINITION: &str = "CustomResourceDefinition";
 
 fn repository() -> PathBuf {
@@ -37,7 +38,7 @@ fn files(folder: &Path, end: &str) -> anyhow::Result<Vec<PathBuf>> {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    Ok(text.replace(RENAMED.0, RENAMED.1))
+    Ok(RENAMED.iter().fold(text, |text, (group, other)| text.replace(group, other)))
 }
 
 /// The definitions of the samples' kinds by their name. Several samples have the same one.

@@ -18,9 +18,9 @@ const OUR_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 /// The namespace of the manager.
 const OUR_NAMESPACE: &str = "capa-rs-system";
 /// The ServiceAccount of the manager.
-const MANAGER: &str = "capa-controller-manager";
-/// Another ServiceAccount in that namespace, without any permissions.
-const NOBODY: &str = "nobody";
+const MANAGER: (&str, &str) = (OUR_NAMESPACE, "capa-controller-manager");
+/// A ServiceAccount without any permissions of its own, in a namespace without any of this provider.
+const NOBODY: (&str, &str) = ("default", "nobody");
 /// The label of ClusterRoles by which an administrator lets the manager read other kinds.
 const AGGREGATED: &str = "infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs=true";
 
@@ -136,8 +136,9 @@ async fn granted(client: &Client, namespace: &str) -> anyhow::Result<BTreeSet<St
     Ok(granted)
 }
 
-/// The permissions of a ServiceAccount of the manager's namespace in a namespace, including paths of the API server.
-async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
+/// The permissions of a ServiceAccount, given as its namespace and name, in a namespace, including paths of the API
+/// server.
+async fn rules_of(client: &Client, (home, name): (&str, &str), namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -145,9 +146,9 @@ async fn rules_of(client: &Client, account: &str, namespace: &str) -> anyhow::Re
     });
     let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews")
         .header("content-type", "application/json")
-        .header("impersonate-user", format!("system:serviceaccount:{OUR_NAMESPACE}:{account}"))
+        .header("impersonate-user", format!("system:serviceaccount:{home}:{name}"))
         .header("impersonate-group", "system:serviceaccounts")
-        .header("impersonate-group", format!("system:serviceaccounts:{OUR_NAMESPACE}"))
+        .header("impersonate-group", format!("system:serviceaccounts:{home}"))
         .header("impersonate-group", "system:authenticated")
         .body(review.to_string().into_bytes())?;
     let answer: serde_json::Value = client.request(request).await?;

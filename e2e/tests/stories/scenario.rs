@@ -28,6 +28,11 @@ pub(crate) const FASTER: &str = "--timing-divisor=20";
 /// The flag of a manager that is alone in its world: it serves all namespaces, as an installation does.
 pub(crate) const EVERY_NAMESPACE: &str = "--namespace=";
 
+/// Ids of the right form that no account has.
+pub(crate) const NO_SUBNET: &str = "subnet-00000000000000bad";
+pub(crate) const NO_VPC: &str = "vpc-00000000000000bad";
+pub(crate) const NO_GROUP: &str = "sg-00000000000000bad";
+
 /// The namespace in which the manager looks for the Secrets of static identities: its own.
 pub(crate) const IDENTITY_NAMESPACE: &str = "capa-rs-system";
 
@@ -53,6 +58,12 @@ pub(crate) fn run_story(
 ) -> anyhow::Result<()> {
     let name = story.name();
     story.run(async |environment| body(&Scenario::new(environment.clone(), name).await?).await)
+}
+
+/// The seed of all random choices of stories.
+pub(crate) fn seed() -> anyhow::Result<u64> {
+    let seed = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
+    seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}"))
 }
 
 /// Calls `look` until its result has not changed for this time, and returns the result. `what` names the observed

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use capa_e2e::aws_proxy::{Fault, Mark};
-use capa_e2e::{Story, eventually, eventually_by_polling};
+use capa_e2e::{Story, eventually, eventually_by_polling, objects};
 use serde_json::json;
 
 use super::machines::{INLINE, text};
@@ -143,7 +143,7 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        let running = s.machines().await?.iter().filter(|machine| is_ready(machine)).count();
+        let running = s.machines().await?.iter().filter(|machine| objects::is_ready(machine)).count();
         assert!(running >= usize::try_from(machines)?, "an outage says nothing about instances: {running} are Ready");
         s.manager().ready().await?;
         outage.lift();
@@ -154,8 +154,4 @@ fn outage(name: &str, lasting: Duration, machines: u32) -> anyhow::Result<()> {
         ensure!(launched.len() >= wanted, "{launched:?}");
         Ok(())
     })
-}
-
-fn is_ready(machine: &kube::api::DynamicObject) -> bool {
-    capa_e2e::objects::condition(machine, "Ready").is_some_and(|ready| ready.status == "True")
 }

@@ -93,12 +93,12 @@ fn an_instance_is_a_target_while_it_runs_until_it_is_drained() -> anyhow::Result
             addresses,
             classic: user.create_classic_load_balancer(network, "old").await?.name,
         };
-        let before = user.dump().await?;
+        let before = user.details().await?;
         s.start_manager().await?;
         life.asks_for_nothing_before_the_instance_runs().await?;
         life.registers_the_instance_that_runs().await?;
         life.drains_the_instance_before_it_is_terminated().await?;
-        assert_eq!(user.dump().await?, before, "the user's load balancers are as they were");
+        assert_eq!(user.details().await?, before, "the user's load balancers are as they were");
         Ok(())
     })
 }

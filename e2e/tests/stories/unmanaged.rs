@@ -16,7 +16,7 @@ const PASSES: u32 = 20;
 #[test]
 fn an_unmanaged_cluster_lives_and_dies_without_a_write_to_aws() -> anyhow::Result<()> {
     story("unmanaged", async |s| {
-        let before = s.user.dump().await?;
+        let before = s.user.details().await?;
         s.cluster("dev").await?;
         s.await_condition("dev", "ControlPlaneEndpointReady", "False", "WaitingForEndpoint").await?;
         let cluster = s.aws_cluster("dev").await?;
@@ -53,7 +53,7 @@ fn an_unmanaged_cluster_lives_and_dies_without_a_write_to_aws() -> anyhow::Resul
         assert_eq!(metadata.finalizers, None);
         s.delete(CORE, "Cluster", "dev").await?;
         assert_eq!(s.calls().into_keys().collect::<Vec<_>>(), LOOKUP, "no other call was made");
-        assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
+        assert_eq!(s.user.details().await?, before, "the user's network is as it was");
         Ok(())
     })
 }

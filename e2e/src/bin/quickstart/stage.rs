@@ -8,7 +8,7 @@ use capa_e2e::{
     Brought, Flavor, Manager, TestEnvironment,
     clusterctl::{Clusterctl, ManagementCluster},
     detached::Detached,
-    objects::condition,
+    objects::{self, condition},
     user::{LoadBalancer, Network, NetworkPlan, User},
 };
 use kube::{
@@ -313,7 +313,7 @@ fn announce(line: &str) {
 /// Whether all machines run, `wanted` workers among them, and their nodes are ready.
 fn is_up(seen: &Seen, wanted: usize) -> bool {
     let machines = seen.get("Machine").map(Vec::as_slice).unwrap_or_default();
-    machines.len() == CONTROL_PLANE + wanted && workers(seen).count() == wanted && machines.iter().all(is_ready)
+    machines.len() == CONTROL_PLANE + wanted && workers(seen).count() == wanted && machines.iter().all(is_usable)
 }
 
 /// Whether the cluster and all its machines are available according to Cluster API.
@@ -338,7 +338,7 @@ fn zones(seen: &Seen) -> BTreeSet<String> {
     planes.filter_map(zone).collect()
 }
 
-fn is_ready(machine: &DynamicObject) -> bool {
-    let ready = capa_e2e::objects::condition(machine, "Ready");
-    machine.metadata.deletion_timestamp.is_none() && ready.is_some_and(|ready| ready.status == "True")
+/// Whether a machine is ready and stays.
+fn is_usable(machine: &DynamicObject) -> bool {
+    machine.metadata.deletion_timestamp.is_none() && objects::is_ready(machine)
 }

@@ -21,7 +21,7 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
 
 use super::machines::text;
-use super::scenario::{CORE, OURS, Scenario, WITHIN};
+use super::scenario::{CORE, OURS, Scenario, WITHIN, seed};
 
 /// The time that EC2 takes to answer a launch. Where a story divides the manager's periods, the times of AWS are
 /// divided as well.
@@ -47,12 +47,6 @@ struct Chaos {
     seed: u64,
     moments: Rng,
     began: Instant,
-}
-
-/// The seed of all random choices of stories.
-pub(super) fn seed() -> anyhow::Result<u64> {
-    let seed = std::env::var("CAPA_E2E_SEED").unwrap_or_else(|_| "1".to_owned());
-    seed.parse().with_context(|| format!("CAPA_E2E_SEED is {seed}"))
 }
 
 impl Chaos {

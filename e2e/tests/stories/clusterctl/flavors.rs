@@ -23,7 +23,7 @@ fn lives_and_dies(flavor: Flavor) -> anyhow::Result<()> {
             cluster: NAME,
         };
         flavor.prepare(&brought).await?;
-        let before = s.user.dump().await?;
+        let before = s.user.details().await?;
         s.apply(&installed.generated(&load_balancer, Some(flavor)).await?).await?;
         flavor.publish(&brought).await?;
 
@@ -47,7 +47,7 @@ fn lives_and_dies(flavor: Flavor) -> anyhow::Result<()> {
 
         s.environment.delete(CORE, "Cluster", NAME, NODES_WITHIN).await?;
         assert_eq!(s.user.live_instances().await?, []);
-        assert_eq!(s.user.dump().await?, before, "the user's network is as it was");
+        assert_eq!(s.user.details().await?, before, "the user's network is as it was");
         only_machines_were_written(&s.aws().manager_journal())
     })
 }

@@ -166,7 +166,7 @@ impl Installed {
         };
         tokio::try_join!(self.move_to(other), watch)?;
         slow.lift();
-        let launches = scenario.aws().manager_journal().of("RunInstances");
+        let launches = scenario.launches();
         assert_eq!(launches.len(), 3, "{launches}");
         let moved = other.scenario.machine_ready("late").await?;
         let instance = moved.data["spec"]["instanceID"].as_str().context("no instance")?;

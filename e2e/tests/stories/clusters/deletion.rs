@@ -9,8 +9,7 @@ use fastrand::Rng;
 use kube::api::DeleteParams;
 
 use super::whole::{CONTROL_PLANE, KubeadmCluster, NODES_WITHIN, whole_clusters};
-use crate::stories::chaos::seed;
-use crate::stories::scenario::{CORE, OURS};
+use crate::stories::scenario::{CORE, OURS, seed};
 
 /// Waits until the cluster has a machine in this phase.
 async fn machine_in_phase(cluster: &KubeadmCluster<'_>, phase: &str) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ mod long_stories {
     use capa_e2e::karmada::{Karmada, STEP_WITHIN};
     use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
     use k8s_openapi::api::rbac::v1::ClusterRole;
-    use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+    use kube::api::{DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
     use kube::{Api, ResourceExt as _};
     use serde_json::{Value, json};
 
@@ -33,6 +33,11 @@ subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: admin}
 - {apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:masters'}
 ";
+
+    /// Whether this provider's finalizer is on a Cluster, beside that of Cluster API core.
+    fn has_finalizer(cluster: &DynamicObject) -> bool {
+        cluster.finalizers().iter().any(|finalizer| finalizer.starts_with("fleet."))
+    }
 
     #[test]
     fn a_cluster_joins_is_placed_on_and_leaves() -> anyhow::Result<()> {
@@ -170,7 +175,7 @@ subjects:
             fleet.run_controllers().await?;
             eventually_by_polling(STEP_WITHIN, "a record", async || {
                 let cluster = s.get(CORE, "Cluster", "west").await?;
-                ensure!(!cluster.finalizers().is_empty(), "none yet");
+                ensure!(has_finalizer(&cluster), "{:?}", cluster.finalizers());
                 Ok(())
             })
             .await?;
@@ -190,8 +195,7 @@ subjects:
             s.patch(CORE, "Cluster", "west", none).await?;
             eventually_by_polling(STEP_WITHIN, "the finalizer to be there again", async || {
                 let cluster = s.get(CORE, "Cluster", "west").await?;
-                let is_ours = |finalizer: &String| finalizer.starts_with("fleet.");
-                ensure!(cluster.finalizers().iter().any(is_ours), "{:?}", cluster.finalizers());
+                ensure!(has_finalizer(&cluster), "{:?}", cluster.finalizers());
                 Ok(())
             })
             .await?;
@@ -247,6 +251,7 @@ subjects:
                 "spec": {"clusterManager": {"name": "another"}},
             });
             s.apply(&theirs.to_string()).await?;
+            let theirs = s.get(INVENTORY, "ClusterProfile", "west").await?;
             s.delete("v1", "Secret", "other").await?;
             fleet.label("west", json!({LABEL: null})).await?;
             fleet.run_controllers().await?;
@@ -254,6 +259,8 @@ subjects:
             let unjoin = "fleet.infrastructure.cluster.x-k8s.io/unjoin";
             fleet.annotate("west", json!({unjoin: "force"})).await?;
             fleet.left("west").await?;
+            let left = s.get(INVENTORY, "ClusterProfile", "west").await?;
+            assert_eq!(left.resource_version(), theirs.resource_version());
             members(&other.client().await?).get(&name).await?;
             let roles: Api<ClusterRole> = Api::all(west.cluster.client().await?);
             let role = format!("karmada-controller-manager:karmada-{name}");

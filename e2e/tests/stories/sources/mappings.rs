@@ -41,7 +41,7 @@ async fn forget(scenario: &Scenario, names: &[&str]) -> anyhow::Result<()> {
 #[test]
 fn a_mapping_turns_a_composite_into_a_network() -> anyhow::Result<()> {
     story("mapping", async |s| {
-        let kind = Kind::new("platform.example.org", "XAWSNetwork");
+        let kind = Kind::new("composite.example.org", "XAWSNetwork");
         s.apply(&definition(&kind)).await?;
         s.apply(&kind.readable_by(FOR_CORE, "[get, list, watch, patch, update]")).await?;
         s.apply(&kind.readable_by(FOR_US, "[get]")).await?;
@@ -57,7 +57,7 @@ fn a_mapping_turns_a_composite_into_a_network() -> anyhow::Result<()> {
         };
         kind.cluster(s, "dev", status("False")).await?;
         s.patch(&kind.api_version(), &kind.name, "dev", json!({"spec": {"region": published["region"]}})).await?;
-        let own = "xawsnetwork.platform.example.org";
+        let own = "xawsnetwork.composite.example.org";
         // An invalid expression says which one, on the mapping and on the machine.
         s.apply(&mapping(own, &kind, "self.status.")).await?;
         s.machine("composed", "dev", INLINE).await?;

@@ -4,8 +4,8 @@ use capa_e2e::objects;
 use capa_e2e::user::Network;
 use serde_json::{Value, json};
 
-use super::{Mend, NO_GROUP, NO_SUBNET, NO_VPC, WrongInput, with_cluster};
-use crate::stories::scenario::Scenario;
+use super::{Mend, WrongInput, with_cluster};
+use crate::stories::scenario::{NO_GROUP, NO_SUBNET, NO_VPC, Scenario};
 
 /// A wrong field of an AWSCluster.
 struct WrongField {

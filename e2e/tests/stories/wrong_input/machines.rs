@@ -2,9 +2,9 @@
 
 use capa_e2e::{fixtures, moto};
 
-use super::{Mend, NO_GROUP, NO_IMAGE, NO_SUBNET, WrongInput};
+use super::{Mend, NO_IMAGE, WrongInput};
 use crate::stories::machines::{INLINE, machine};
-use crate::stories::scenario::Scenario;
+use crate::stories::scenario::{NO_GROUP, NO_SUBNET, Scenario};
 
 /// A field of an AWSMachine's spec in YAML's flow style, what is said about it, and the type and the reason of the
 /// condition that says it, if the API server accepts the field.

@@ -27,10 +27,7 @@ const COMPLAINS_WITHIN: Duration = Duration::from_secs(90);
 /// The longest part of a message in the table.
 const MAX_SHOWN_CHARACTERS: usize = 160;
 
-/// Ids of the right form that no account has.
-pub(crate) const NO_SUBNET: &str = "subnet-00000000000000bad";
-pub(crate) const NO_VPC: &str = "vpc-00000000000000bad";
-pub(crate) const NO_GROUP: &str = "sg-00000000000000bad";
+/// An id of the right form that no account has.
 const NO_IMAGE: &str = "ami-00000000000000bad";
 
 mod long_stories {
