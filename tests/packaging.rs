@@ -87,7 +87,9 @@ fn the_image_build_has_all_crates_and_the_pinned_compiler() {
     let members = manifest.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
     let members: Vec<String> = serde_json::from_str(members).unwrap();
     let ignored = read(".dockerignore");
-    for member in members.iter().map(String::as_str).chain(["src", "build.rs", "Cargo.toml", "Cargo.lock"]) {
+    for member in
+        members.iter().map(String::as_str).chain(["src", "build.rs", "Cargo.toml", "Cargo.lock", ".cargo/config.toml"])
+    {
         assert!(ignored.lines().any(|line| line == format!("!{member}")), "{member} is not sent");
     }
 }
