@@ -413,7 +413,7 @@ def make_parts_of_load_balancers_once():
     def create_load_balancer(self, name, security_groups, subnet_ids, *args, scheme="internet-facing", **kwargs):
         return make_once(
             [made for made in list(self.load_balancers.values()) if made.name == name],
-            (scheme, kwargs.get("loadbalancer_type"), set(security_groups or []), set(subnet_ids)),
+            copy.deepcopy((scheme, args, set(security_groups or []), set(subnet_ids), {**kwargs, "tags": None})),
             DuplicateLoadBalancerName(),
             lambda: create(self, name, security_groups, subnet_ids, *args, scheme=scheme, **kwargs),
         )

@@ -35,9 +35,9 @@ use crate::{
 /// The kinds with a namespace that this provider's managers write to.
 const NAMESPACED_KINDS: [&str; 3] = ["AWSMachine", "AWSCluster", "AWSMachineTemplate"];
 
-/// Those without a namespace, whose objects a test names after its own namespace. Each manager of the world reads the
-/// Secrets of identities again and again.
-const CLUSTER_SCOPED_KINDS: [&str; 3] = ["AWSClusterStaticIdentity", "AWSClusterRoleIdentity", "AWSNetworkMapping"];
+/// Those without a namespace whose objects a test names after its own namespace. Each manager of the world reads their
+/// Secrets again and again.
+const IDENTITY_KINDS: [&str; 2] = ["AWSClusterStaticIdentity", "AWSClusterRoleIdentity"];
 
 /// A namespace and an AWS account that belong to one test. A successful test ends with
 /// [`finish`](TestEnvironment::finish), as every [`Story`](crate::Story) does. If the value is dropped without it,
@@ -229,7 +229,7 @@ impl TestEnvironment {
         let journal = self.account.journal().to_string();
         let mut texts = vec![("the journal of AWS calls", journal)];
         let mut objects = self.written_objects(&NAMESPACED_KINDS).await?;
-        objects.extend(self.written_objects(&CLUSTER_SCOPED_KINDS).await?);
+        objects.extend(self.written_objects(&IDENTITY_KINDS).await?);
         for object in &objects {
             texts.push(("an object of ours", serde_json::to_string(object)?));
         }
@@ -258,7 +258,7 @@ impl TestEnvironment {
             for cluster in clusters.list(&all).await?.items {
                 release(&clusters, &cluster).await?;
             }
-            self.delete_cluster_scoped_objects().await?;
+            self.delete_identities().await?;
         }
         for object in self.written_objects(&NAMESPACED_KINDS).await? {
             let types = object.types.clone().unwrap_or_default();
@@ -267,9 +267,9 @@ impl TestEnvironment {
         Ok(())
     }
 
-    /// Deletes the objects without a namespace that the test has named after its own.
-    async fn delete_cluster_scoped_objects(&self) -> anyhow::Result<()> {
-        for object in self.written_objects(&CLUSTER_SCOPED_KINDS).await? {
+    /// Deletes the identities that the test has named after its namespace.
+    async fn delete_identities(&self) -> anyhow::Result<()> {
+        for object in self.written_objects(&IDENTITY_KINDS).await? {
             let types = object.types.clone().unwrap_or_default();
             let api = self.api(&types.api_version, &types.kind).await?;
             unless_not_found(api.delete(&object.name_any(), &DeleteParams::default()).await)?;

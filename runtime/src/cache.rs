@@ -224,8 +224,8 @@ impl<K: CachedKind> CacheFiller<K> {
                     Some(object) => {
                         let before = self.store.get(&reference);
                         self.writer.apply_watcher_event(&Event::Apply(object));
-                        let applied = self.store.get(&reference).map(Change::Applied);
-                        applied.into_iter().map(|change| Replaced { before: before.clone(), change }).collect()
+                        let now = self.store.get(&reference);
+                        now.map(|now| Replaced { before, change: Change::Applied(now) }).into_iter().collect()
                     }
                     None => self.remove(&reference),
                 }
@@ -244,17 +244,15 @@ impl<K: CachedKind> CacheFiller<K> {
         self.malformed.list_done();
         self.writer.apply_watcher_event(&Event::InitDone);
         self.gate.open();
-        let mut applied = Vec::new();
+        let (mut gone, mut applied) = (Vec::new(), Vec::new());
         for object in self.store.state() {
+            let mut before = former.remove(&ObjectRef::from_obj(&*object));
             // An object with the same name and another UID is another object.
-            let is_same = |reference: &ObjectRef<K>| {
-                former.get(reference).is_some_and(|before| before.meta().uid == object.meta().uid)
-            };
-            let reference = Some(ObjectRef::from_obj(&*object)).filter(is_same);
-            let before = reference.and_then(|reference| former.remove(&reference));
+            gone.extend(before.take_if(|before| before.meta().uid != object.meta().uid));
             applied.push(Replaced { before, change: Change::Applied(object) });
         }
-        former.into_values().map(Replaced::deleted).chain(applied).collect()
+        gone.extend(former.into_values());
+        gone.into_iter().map(Replaced::deleted).chain(applied).collect()
     }
 
     fn remove(&mut self, reference: &ObjectRef<K>) -> Vec<Replaced<K>> {

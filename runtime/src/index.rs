@@ -28,37 +28,36 @@ impl<K: CachedKind> CacheIndex<K> {
         Self { keys_of, by_key: Arc::default() }
     }
 
-    /// The objects that have this key, in no particular order.
+    /// The objects that have this key, in no particular order. They may be a moment older than those in the store.
     pub fn get(&self, key: &str) -> Vec<Arc<K>> {
         self.by_key.read().get(key).cloned().unwrap_or_default()
-    }
-
-    /// An object once for each of its keys.
-    fn entries<'a>(&self, object: &'a Arc<K>) -> impl Iterator<Item = (&'a Arc<K>, String)> + use<'a, K> {
-        (self.keys_of)(object).into_iter().map(move |key| (object, key))
     }
 }
 
 impl<K: CachedKind> Follower<K> for CacheIndex<K> {
     fn follow(&self, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        let keys = |object: Option<&Arc<K>>| object.map(|object| (self.keys_of)(object)).unwrap_or_default();
+        let (former_keys, current_keys) = (keys(before), keys(now));
         let mut by_key = self.by_key.write();
-        for (object, key) in before.into_iter().flat_map(|object| self.entries(object)) {
-            if let Some(objects) = by_key.get_mut(&key) {
-                objects.retain(|other| !Arc::ptr_eq(other, object));
+        for key in former_keys {
+            if let (Some(objects), Some(before)) = (by_key.get_mut(&key), before) {
+                objects.retain(|other| !Arc::ptr_eq(other, before));
                 if objects.is_empty() {
                     by_key.remove(&key);
                 }
             }
         }
-        for (object, key) in now.into_iter().flat_map(|object| self.entries(object)) {
+        for key in current_keys {
             // Most keys have one object.
-            by_key.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(Arc::clone(object));
+            by_key.entry(key).or_insert_with(|| Vec::with_capacity(1)).extend(now.cloned());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use kube::ResourceExt;
     use kube::runtime::watcher::Event;
 
@@ -89,6 +88,10 @@ mod tests {
         let mut names: Vec<String> = index.get(key).iter().map(|object| object.name_any()).collect();
         names.sort();
         names
+    }
+
+    fn labels(index: &CacheIndex<Widget>, key: &str) -> Vec<Option<BTreeMap<String, String>>> {
+        index.get(key).iter().map(|object| object.metadata.labels.clone()).collect()
     }
 
     #[tokio::test]
@@ -125,7 +128,23 @@ mod tests {
         let mut labelled = of_size("a", 1);
         labelled.labels_mut().insert("version".to_owned(), "2".to_owned());
         filler.apply(Event::Apply(Guarded(Ok(labelled.clone()))));
-        let shown: Vec<_> = index.get("1").iter().map(|object| object.metadata.labels.clone()).collect();
-        assert_eq!(shown, [labelled.metadata.labels]);
+        assert_eq!(labels(&index, "1"), [labelled.metadata.labels]);
+    }
+
+    #[tokio::test]
+    async fn a_list_replaces_what_an_index_has_of_each_object() {
+        let (runtime, _) = runtime(&FakeServer::default());
+        let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
+        let index = cache.index(size);
+        list(&mut filler, &[of_size("a", 1), of_size("b", 1)]);
+        let (mut changed, mut recreated) = (of_size("a", 1), of_size("b", 1));
+        changed.labels_mut().insert("version".to_owned(), "2".to_owned());
+        recreated.metadata.uid = Some("another".to_owned());
+        list(&mut filler, &[changed.clone(), recreated.clone()]);
+        assert_eq!(names(&index, "1"), ["a", "b"]);
+        assert!(labels(&index, "1").contains(&changed.metadata.labels));
+        recreated.metadata.uid = Some("a third".to_owned());
+        filler.apply(Event::Apply(Guarded(Ok(recreated))));
+        assert_eq!(names(&index, "1"), ["a", "b"]);
     }
 }

@@ -39,8 +39,9 @@ impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
     /// one is not there now.
     pub fn replace(&self, before: Option<&K>, now: Option<&K>) {
         let keys = |object: Option<&K>| object.map(self.keys_of).unwrap_or_default();
+        let (former_keys, current_keys) = (keys(before), keys(now));
         let mut counts = self.counts.lock();
-        for key in keys(before) {
+        for key in former_keys {
             if let Some(count) = counts.get_mut(&key) {
                 *count -= 1;
                 if *count == 0 {
@@ -48,7 +49,7 @@ impl<K: CachedKind, T: Copy + Eq + Hash> Tally<K, T> {
                 }
             }
         }
-        for key in keys(now) {
+        for key in current_keys {
             *counts.entry(key).or_default() += 1;
         }
     }
@@ -104,6 +105,21 @@ mod tests {
         assert_eq!(counts(&tally), [(1, 1), (2, 1)]);
         list(&mut filler, &[of_size("d", 3)]);
         assert_eq!(counts(&tally), [(3, 1)]);
+    }
+
+    #[tokio::test]
+    async fn a_list_counts_each_object_once() {
+        let (runtime, _) = runtime(&FakeServer::default());
+        let (cache, mut filler) = ObjectCache::<Widget>::new(&runtime);
+        let tally = cache.tally(|widget| vec![widget.spec.size]);
+        list(&mut filler, &[of_size("a", 1), of_size("b", 1)]);
+        let mut recreated = of_size("b", 1);
+        recreated.metadata.uid = Some("another".to_owned());
+        list(&mut filler, &[of_size("a", 2), recreated.clone()]);
+        assert_eq!(counts(&tally), [(1, 1), (2, 1)]);
+        recreated.metadata.uid = Some("a third".to_owned());
+        filler.apply(Event::Apply(Guarded(Ok(recreated))));
+        assert_eq!(counts(&tally), [(1, 1), (2, 1)]);
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ copy="$1/tree-of-mutants"
 shift
 [ "$#" -gt 0 ] || set -- "$here"/*.patch
 seeds="${SEEDS:-10000}"
-# A patch changes one file of a crate: the rest of the crate is not compiled again, whatever CI sets.
+# A patch changes one file of a crate: the rest of the crate is not compiled again.
 export CARGO_INCREMENTAL=1
 # Plain rustc, without the lints: a mutant may leave something unused.
 unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
@@ -53,6 +53,7 @@ play() {
   # A failure of the program itself, a wrong argument for instance, finds nothing. Broken code may run for ever.
   output="$([ -z "$seed" ] || play_seeds --first "$seed" --seeds 1)" || ended=$?
   if ! grep -q '^found' <<<"$output"; then
+    [ -z "$seed" ] || echo "$name: seed $seed does not find it any more; all seeds are played" >&2
     ended=0
     output="$(play_seeds --seeds "$seeds")" || ended=$?
   fi

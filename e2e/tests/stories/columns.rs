@@ -104,6 +104,16 @@ fn kubectl_get_shows_whether_an_identity_is_complete() -> anyhow::Result<()> {
     })
 }
 
+#[test]
+fn a_cell_is_in_the_column_of_its_title() {
+    let table = "NAME   READY   REASON     MESSAGE\ndev    False              two words\nother  True    Ready\n";
+    assert_eq!(
+        ["NAME", "READY", "REASON", "MESSAGE"].map(|column| cell(table, "dev", column)),
+        [Some("dev"), Some("False"), Some(""), Some("two words")]
+    );
+    assert_eq!((cell(table, "other", "REASON"), cell(table, "other", "NONE")), (Some("Ready"), None));
+}
+
 mod long_stories {
     use super::*;
 

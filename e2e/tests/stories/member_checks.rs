@@ -52,7 +52,7 @@ fn a_check_says_whether_an_api_server_can_be_a_member() -> anyhow::Result<()> {
             ensure!(found.contains(&rule.to_owned()), "{rule} is not among {found:?}");
         }
 
-        let text = check(s, &admin, &["--only", "A", "-v"])?;
+        let text = check(s, &admin, &["--only", "A4", "-v"])?;
         ensure!(text.code == 0 && text.printed.contains("√ A4"), "{}", text.printed);
         Ok(())
     })

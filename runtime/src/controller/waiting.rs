@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use crate::kinds::CachedKind;
 
-/// The objects that wait for their next passes, by the hashes of their names. All objects wait at most times, and names
-/// are larger than everything else that is kept here.
+/// The objects that wait for their next passes, by the hashes of their names: at most times all objects wait, and names
+/// are larger than everything else that is kept here. Two objects with the same hash would be one in the metrics.
 #[derive(Debug)]
 pub(super) struct Waiting<K> {
-    all: Mutex<HashMap<u64, Due>>,
+    by_name: Mutex<HashMap<u64, Due>>,
     hasher: RandomState,
     kind: PhantomData<fn(&K)>,
 }
@@ -32,7 +32,7 @@ struct Due {
 
 impl<K: CachedKind> Waiting<K> {
     pub(super) fn new() -> Self {
-        Self { all: Mutex::default(), hasher: RandomState::new(), kind: PhantomData }
+        Self { by_name: Mutex::default(), hasher: RandomState::new(), kind: PhantomData }
     }
 
     /// Records that an object is to be reconciled now, because it or another object has changed.
@@ -48,39 +48,39 @@ impl<K: CachedKind> Waiting<K> {
         }
     }
 
-    fn name(&self, object: &ObjectRef<K>) -> u64 {
+    fn hash(&self, object: &ObjectRef<K>) -> u64 {
         self.hasher.hash_one(object)
     }
 
     fn enqueue(&self, object: &ObjectRef<K>, pass: Instant, continuation: Option<Instant>) {
-        let mut all = self.all.lock();
-        let due = all.entry(self.name(object)).or_insert(Due { pass, continuation });
+        let mut all = self.by_name.lock();
+        let due = all.entry(self.hash(object)).or_insert(Due { pass, continuation });
         due.pass = due.pass.min(pass);
         due.continuation = due.continuation.into_iter().chain(continuation).min();
     }
 
     /// Whether the pass of an object that starts now continues an earlier one.
     pub(super) fn continues(&self, object: &ObjectRef<K>) -> bool {
-        let all = self.all.lock();
-        let continuation = all.get(&self.name(object)).and_then(|due| due.continuation);
+        let all = self.by_name.lock();
+        let continuation = all.get(&self.hash(object)).and_then(|due| due.continuation);
         continuation.is_some_and(|due| due <= Instant::now())
     }
 
     /// Records the start of a pass. Returns the time since the pass was due; `None` for an unexpected pass.
     pub(super) fn begun(&self, object: &ObjectRef<K>) -> Option<Duration> {
-        let due = self.all.lock().remove(&self.name(object))?;
+        let due = self.by_name.lock().remove(&self.hash(object))?;
         Some(Instant::now().saturating_duration_since(due.pass))
     }
 
     /// Forgets an object that does not exist.
     pub(super) fn forget(&self, object: &ObjectRef<K>) {
-        self.all.lock().remove(&self.name(object));
+        self.by_name.lock().remove(&self.hash(object));
     }
 
     /// The number of objects whose pass is due.
     pub(super) fn due(&self) -> usize {
         let now = Instant::now();
-        self.all.lock().values().filter(|due| due.pass <= now).count()
+        self.by_name.lock().values().filter(|due| due.pass <= now).count()
     }
 }
 
@@ -114,9 +114,9 @@ mod tests {
         }
         waiting.continue_after(&object("never"), Duration::MAX);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!((waiting.due(), waiting.all.lock().len()), (1, 1));
+        assert_eq!((waiting.due(), waiting.by_name.lock().len()), (1, 1));
         waiting.forget(&object("a"));
-        assert!(waiting.all.lock().is_empty());
+        assert!(waiting.by_name.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

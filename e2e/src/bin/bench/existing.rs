@@ -1,6 +1,7 @@
 //! Machines whose instances run already when the manager first sees them, as after `clusterctl move`, a restore, or the
 //! takeover of a cluster. The rate at which AWS launches does not limit their number.
 
+use anyhow::ensure;
 use capa_e2e::Memory;
 use serde::Serialize;
 
@@ -58,5 +59,7 @@ pub(crate) async fn measure(provider: &Provider, machines: usize) -> anyhow::Res
     let restarted = restart(&field, machines).await?;
     let memory_after = field.memory()?;
     field.end().await?;
+    let (writes, calls) = (adopted.status_writes(), [adopted.all_calls(), restarted.all_calls()]);
+    ensure!(writes >= machines && !calls.contains(&0), "{writes} status writes and {calls:?} calls are counted");
     Ok(Existing { machines, adopted, memory, restarted, memory_after })
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use aws_sdk_ec2::types::{InstanceType, ResourceType, Tag, TagSpecification};
+use capa_api::meta;
 use capa_e2e::aws_proxy::Account;
 use capa_e2e::user::{Network, NetworkPlan, User};
 use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, moto, objects};
@@ -174,7 +175,7 @@ impl Field {
             machine.annotations_mut().insert("cluster.x-k8s.io/paused".to_owned(), String::new());
             let machine = self.machines.create(&PostParams::default(), &machine).await?;
             aws_machine.labels_mut().insert("cluster.x-k8s.io/cluster-name".to_owned(), CLUSTER.to_owned());
-            aws_machine.finalizers_mut().push("awsmachine.infrastructure.cluster.x-k8s.io".to_owned());
+            aws_machine.finalizers_mut().push(meta::MACHINE_FINALIZER.to_owned());
             aws_machine.owner_references_mut().push(OwnerReference {
                 api_version: CORE.to_owned(),
                 kind: "Machine".to_owned(),

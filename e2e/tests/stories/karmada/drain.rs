@@ -1,7 +1,7 @@
 //! Drains that lose nothing.
 
 mod long_stories {
-    use anyhow::ensure;
+    use anyhow::{Context as _, ensure};
     use capa_e2e::eventually_by_polling;
     use capa_e2e::karmada::STEP_WITHIN;
     use k8s_openapi::api::core::v1::Pod;
@@ -65,7 +65,7 @@ spec:
 
     /// Counts the ready pods of an app again and again.
     struct Watched {
-        task: JoinHandle<anyhow::Result<usize>>,
+        task: JoinHandle<anyhow::Result<Option<usize>>>,
         ended: CancellationToken,
     }
 
@@ -78,16 +78,16 @@ spec:
             let ended = CancellationToken::new();
             let stop = ended.clone();
             let task = tokio::spawn(async move {
-                let mut fewest = usize::MAX;
+                let mut fewest = None;
                 let mut ticks = tokio::time::interval(std::time::Duration::from_millis(50));
                 while stop.run_until_cancelled(ticks.tick()).await.is_some() {
                     // The drained cluster comes first: a pod that moves between the two reads is counted twice, and
                     // never missed.
                     let mut ready = 0;
                     for client in &clients {
-                        ready += ready_pods(client).await?;
+                        ready += ready_pods(client).await.context("count the ready pods")?;
                     }
-                    fewest = fewest.min(ready);
+                    fewest = Some(fewest.map_or(ready, |fewest: usize| fewest.min(ready)));
                 }
                 Ok(fewest)
             });
@@ -97,7 +97,7 @@ spec:
         /// The fewest pods that were ready at once.
         async fn end(self) -> anyhow::Result<usize> {
             self.ended.cancel();
-            self.task.await?
+            self.task.await??.context("no count was made")
         }
     }
 
