@@ -88,7 +88,7 @@ impl FactsGatherer {
             return;
         };
         facts.subnets = answer(self.subnets(&in_vpc, declared, facts.subnets.found()).await);
-        facts.vpc_dns = answer(self.ec2.vpc_dns_facts(&vpc_id).await);
+        facts.vpc_dns = answer(self.ec2.vpc_dns(&vpc_id).await);
         if vpc.dhcp_options_id == "default" {
             facts.dhcp_options = Answer::Found(None);
         } else {

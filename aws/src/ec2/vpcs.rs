@@ -1,8 +1,9 @@
 //! VPCs.
 
 use aws_sdk_ec2::types;
-use capa_cloud::ec2::Vpc;
+use capa_cloud::ec2::{Vpc, VpcDns};
 use capa_cloud::{CloudError, Query};
+use futures::future::try_join;
 
 use super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
 use crate::sdk::pages::Page;
@@ -30,8 +31,16 @@ impl Ec2Calls {
         Ok(options.and_then(|options| options.domain_names.into_iter().next()))
     }
 
+    /// The DNS attributes of a VPC: two calls, because each call answers one attribute.
+    pub(crate) async fn vpc_dns(&self, id: &str) -> Result<VpcDns, CloudError> {
+        let support = self.vpc_attribute(id, types::VpcAttributeName::EnableDnsSupport);
+        let hostnames = self.vpc_attribute(id, types::VpcAttributeName::EnableDnsHostnames);
+        let (support, hostnames) = try_join(support, hostnames).await?;
+        Ok(VpcDns { support, hostnames })
+    }
+
     /// Whether an attribute of a VPC is on.
-    pub(super) async fn vpc_attribute(&self, id: &str, name: types::VpcAttributeName) -> Result<bool, CloudError> {
+    async fn vpc_attribute(&self, id: &str, name: types::VpcAttributeName) -> Result<bool, CloudError> {
         let query = Query::filter(name.as_str(), [id]);
         let name = &name;
         let values = self.runner.describe("DescribeVpcAttribute", &query, |permit, _| async move {

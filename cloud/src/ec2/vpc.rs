@@ -44,9 +44,9 @@ impl Vpc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpcDns {
-    /// Whether the VPC resolves names.
+    /// `enableDnsSupport`: whether the VPC has a DNS server.
     pub support: bool,
-    /// Whether instances with public addresses get public names.
+    /// `enableDnsHostnames`: whether instances get DNS names.
     pub hostnames: bool,
 }
 

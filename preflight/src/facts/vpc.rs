@@ -2,16 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// DNS settings of a VPC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VpcDns {
-    /// `enableDnsSupport`: the VPC has a DNS server.
-    pub support: bool,
-    /// `enableDnsHostnames`: instances get DNS names.
-    pub hostnames: bool,
-}
-
 /// DHCP options of a VPC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,8 +1,8 @@
-//! Facts about regions, zones and the DNS of VPCs.
+//! Facts about regions, zones and DHCP options.
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{DhcpOptions, Region, VpcDns, Zone};
+use capa_preflight::facts::{DhcpOptions, Region, Zone};
 
 use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
@@ -28,15 +28,6 @@ impl Ec2Calls {
     /// All zones of the region that the account can use.
     pub(crate) async fn zone_facts(&self) -> Result<Vec<Zone>, CloudError> {
         self.zones_as(&Query::default(), zone).await
-    }
-
-    /// The DNS settings of a VPC: two calls, because each call answers one attribute.
-    pub(crate) async fn vpc_dns_facts(&self, id: &str) -> Result<VpcDns, CloudError> {
-        use types::VpcAttributeName::{EnableDnsHostnames, EnableDnsSupport};
-        Ok(VpcDns {
-            support: self.vpc_attribute(id, EnableDnsSupport).await?,
-            hostnames: self.vpc_attribute(id, EnableDnsHostnames).await?,
-        })
     }
 
     /// The DHCP options with this id; `None` if they do not exist.

@@ -1,12 +1,11 @@
 //! VPCs of managed clusters.
 
-use aws_sdk_ec2::types::{self, AttributeBooleanValue, ResourceType, VpcAttributeName};
+use aws_sdk_ec2::types::{self, AttributeBooleanValue, ResourceType};
+use capa_cloud::ec2::Vpc;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
-use capa_cloud::ec2::{Vpc, VpcDns};
 use capa_cloud::managed::Answer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
-use futures::future::try_join;
 
 use super::super::{Ec2Calls, once};
 use super::{is_owned, made, owned, tag_specification};
@@ -24,14 +23,6 @@ impl Ec2Calls {
         let mut shown = self.vpcs(&owned(tag)).await?;
         shown.retain(|vpc| is_owned(&vpc.tags, tag));
         Ok(shown)
-    }
-
-    /// The DNS attributes of a VPC: two calls, because each call answers one attribute.
-    pub(super) async fn vpc_dns(&self, id: &str) -> Result<VpcDns, CloudError> {
-        let support = self.vpc_attribute(id, VpcAttributeName::EnableDnsSupport);
-        let hostnames = self.vpc_attribute(id, VpcAttributeName::EnableDnsHostnames);
-        let (support, hostnames) = try_join(support, hostnames).await?;
-        Ok(VpcDns { support, hostnames })
     }
 
     pub(super) async fn vpc_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
