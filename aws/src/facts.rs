@@ -95,7 +95,7 @@ impl FactsGatherer {
             facts.dhcp_options = answer(self.ec2.dhcp_options_facts(&vpc.dhcp_options_id).await);
         }
         facts.route_tables = answer(self.ec2.route_tables(&in_vpc).await);
-        facts.nat_gateways = answer(self.ec2.nat_gateway_facts(&vpc_id).await);
+        facts.nat_gateways = answer(self.ec2.nat_gateways_in(&vpc_id).await);
         facts.network_acls = answer(self.ec2.network_acl_facts(&vpc_id).await);
         facts.vpc_endpoints = answer(self.ec2.vpc_endpoint_facts(&vpc_id).await);
     }

@@ -10,6 +10,7 @@ mod instances;
 mod launch;
 mod launch_options;
 mod managed;
+mod nat_gateway;
 mod network_interfaces;
 mod route_tables;
 mod security_groups;

@@ -3,13 +3,13 @@
 use capa_api::common::Tags;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{Display, IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Repeat};
 
 /// A NAT gateway. AWS continues to list a failed or deleted gateway for about an hour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NatGateway {
     /// Id, for example `nat-0a1b2c3d`.
     pub id: String,
@@ -20,8 +20,10 @@ pub struct NatGateway {
     /// State of the gateway.
     pub state: NatGatewayState,
     /// AWS's reason why the gateway could not be created. Absent unless the gateway failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Time at which AWS accepted the call that created the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// The Elastic IPs that the gateway uses, for example `eipalloc-0a1b2c3d`.
     pub allocation_ids: Vec<String>,
@@ -31,18 +33,26 @@ pub struct NatGateway {
     pub tags: Tags,
 }
 
-/// The state of a NAT gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The state of a NAT gateway, in AWS's words. Earlier versions saved the facts of a plan with the aliases.
+#[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum NatGatewayState {
     /// AWS is creating the gateway.
+    #[default]
+    #[serde(alias = "Pending")]
     Pending,
     /// The gateway works.
+    #[serde(alias = "Available")]
     Available,
     /// AWS could not create the gateway. The state is final.
+    #[serde(alias = "Failed")]
     Failed,
     /// AWS is deleting the gateway, which still uses its Elastic IPs.
+    #[serde(alias = "Deleting")]
     Deleting,
     /// The gateway is deleted.
+    #[serde(alias = "Deleted")]
     Deleted,
 }
 

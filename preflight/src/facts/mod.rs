@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 
 // The lookups of clusters, machines and templates use these types, too.
 pub use capa_cloud::ec2::security_group::{Rule, Source};
-pub use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc, VpcDns};
+pub use capa_cloud::ec2::{
+    NatGateway, NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc,
+    VpcDns,
+};
 pub use capa_cloud::{Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
@@ -26,7 +29,7 @@ pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};
 pub use machines::{
     Bucket, CapacityReservation, DedicatedHost, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup,
 };
-pub use vpc::{AclEntry, DhcpOptions, NatGateway, NetworkAcl, Region, VpcEndpoint, Zone};
+pub use vpc::{AclEntry, DhcpOptions, NetworkAcl, Region, VpcEndpoint, Zone};
 
 /// All facts that the rules read. The facts of a check can be saved and replayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

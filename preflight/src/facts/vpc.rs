@@ -36,18 +36,6 @@ pub struct Region {
     pub opt_in_status: String,
 }
 
-/// A NAT gateway.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NatGateway {
-    /// `nat-…`
-    pub id: String,
-    /// Subnet of the NAT gateway.
-    pub subnet_id: String,
-    /// `available`, `pending`, `failed`, `deleting` or `deleted`.
-    pub state: String,
-}
-
 /// A network access control list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Facts, MachineDemand, Route, RouteTarget, Subnet};
+use crate::facts::{Facts, MachineDemand, NatGatewayState, Route, RouteTarget, Subnet};
 use crate::lookup::{default_destination, has_ipv4};
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, of_each};
 use crate::rules::endpoints::missing_services;
@@ -124,7 +124,7 @@ fn nat_problem(facts: &Facts, target: &RouteTarget) -> Result<Option<String>, Sk
         // A route to a gateway that does not exist any more is a blackhole there, too.
         None if facts.is_in_shared_vpc() => None,
         None => Some(format!("{id}, which does not exist")),
-        Some(gateway) if !matches!(gateway.state.as_str(), "available" | "pending") => {
+        Some(gateway) if !matches!(gateway.state, NatGatewayState::Available | NatGatewayState::Pending) => {
             Some(format!("{id}, which is {}", gateway.state))
         }
         Some(_) => None,

@@ -1,31 +1,13 @@
-//! Facts about NAT gateways, network ACLs and VPC endpoints.
+//! Facts about network ACLs and VPC endpoints.
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{AclEntry, NatGateway, NetworkAcl, VpcEndpoint};
+use capa_preflight::facts::{AclEntry, NetworkAcl, VpcEndpoint};
 
 use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The NAT gateways of a VPC, including those deleted in the last hour.
-    pub(crate) async fn nat_gateway_facts(&self, vpc_id: &str) -> Result<Vec<NatGateway>, CloudError> {
-        let query = &Query::filter("vpc-id", [vpc_id]);
-        self.runner
-            .describe("DescribeNatGateways", query, |permit, token| async move {
-                let request = self.client.describe_nat_gateways().set_filter(filters(query));
-                let request = request.max_results(PAGE_SIZE).set_next_token(token);
-                let answer = self.runner.call(permit, request.send()).await?;
-                let gateways = answer.nat_gateways().iter().map(|gateway| NatGateway {
-                    id: text(gateway.nat_gateway_id()),
-                    subnet_id: text(gateway.subnet_id()),
-                    state: text(gateway.state().map(types::NatGatewayState::as_str)),
-                });
-                Ok(Page { items: gateways.collect(), next: answer.next_token })
-            })
-            .await
-    }
-
     /// The network ACLs of a VPC.
     pub(crate) async fn network_acl_facts(&self, vpc_id: &str) -> Result<Vec<NetworkAcl>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);

@@ -2,8 +2,8 @@
 
 use super::{ACCOUNT, EXISTING_RANGE, World, id, zone_name};
 use crate::facts::{
-    AclEntry, DhcpOptions, NatGateway, NetworkAcl, Route, RouteTable, RouteTableAssociation, RouteTarget, Subnet, Vpc,
-    VpcDns,
+    AclEntry, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl, Route, RouteTable, RouteTableAssociation,
+    RouteTarget, Subnet, Vpc, VpcDns,
 };
 use crate::requirements::{Object, SubnetUse, Wanted, WayOut};
 use crate::rules::traffic::AclTraffic;
@@ -155,7 +155,8 @@ impl<'a> World<'a> {
                 Some(NatGateway {
                     id: id(object),
                     subnet_id: id(subnet),
-                    state: if works { "available" } else { "failed" }.to_owned(),
+                    state: if works { NatGatewayState::Available } else { NatGatewayState::Failed },
+                    ..NatGateway::default()
                 })
             }
             _ => None,

@@ -1,7 +1,7 @@
 //! Broken credentials, VPCs, subnets, routes and endpoints.
 
 use super::{Bad, bad_world, default_route, deny, failed, found, group, machines, subnet, vpc};
-use crate::facts::{Answer, DryRun, FailureKind, RouteTarget};
+use crate::facts::{Answer, DryRun, FailureKind, NatGatewayState, RouteTarget};
 use crate::testing::VPC;
 
 pub(super) fn bad() -> Vec<Bad> {
@@ -150,7 +150,7 @@ fn routes() -> Vec<Bad> {
             default_route(facts).is_blackhole = true;
         }),
         bad_world("S5", "subnet-0000000a", "leads to nat-0000000a, which is failed", |facts| {
-            found(&mut facts.nat_gateways)[0].state = "failed".to_owned();
+            found(&mut facts.nat_gateways)[0].state = NatGatewayState::Failed;
         }),
         bad_world("S5", "subnet-0000000a", "leads to nat-0000000c, which does not exist", |facts| {
             default_route(facts).target = RouteTarget::NatGateway("nat-0000000c".to_owned());
