@@ -6,7 +6,7 @@ use aws_sdk_elasticloadbalancingv2::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
 
-use super::load_balancers::forwarded_to;
+use super::load_balancers::{forwarded_to, scheme};
 use super::{ElbCalls, text};
 use crate::ec2::failure;
 use crate::sdk::pages::Page;
@@ -100,7 +100,7 @@ fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
         name: text(balancer.load_balancer_name()),
         dns_name: text(balancer.dns_name()),
         balancer_type: text(balancer.r#type().map(types::LoadBalancerTypeEnum::as_str)),
-        scheme: text(balancer.scheme().map(types::LoadBalancerSchemeEnum::as_str)),
+        scheme: scheme(balancer.scheme()),
         state: text(state.map(types::LoadBalancerStateEnum::as_str)),
         vpc_id: text(balancer.vpc_id()),
         ip_address_type: text(balancer.ip_address_type().map(types::IpAddressType::as_str)),

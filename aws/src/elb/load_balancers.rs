@@ -1,6 +1,7 @@
 //! Load balancers of the second generation and their listeners.
 
 use aws_sdk_elasticloadbalancingv2 as elb;
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::{ApiLoadBalancer, CloudError, ErrorClass};
 
@@ -63,4 +64,12 @@ pub(super) fn forwarded_to(listener: &elb::types::Listener) -> Vec<String> {
         }
     }
     arns
+}
+
+/// A scheme that this version does not know counts as internet-facing.
+pub(super) fn scheme(scheme: Option<&elb::types::LoadBalancerSchemeEnum>) -> LoadBalancerScheme {
+    match scheme {
+        Some(elb::types::LoadBalancerSchemeEnum::Internal) => LoadBalancerScheme::Internal,
+        _ => LoadBalancerScheme::InternetFacing,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -59,8 +60,8 @@ pub struct LoadBalancer {
     pub dns_name: String,
     /// `network`, `application` or `gateway`.
     pub balancer_type: String,
-    /// `internal` or `internet-facing`.
-    pub scheme: String,
+    /// Networks from which the load balancer can be reached.
+    pub scheme: LoadBalancerScheme,
     /// `active`, `provisioning`, `active_impaired` or `failed`.
     pub state: String,
     /// VPC.
@@ -75,6 +76,13 @@ pub struct LoadBalancer {
     pub attributes: Answer<BTreeMap<String, String>>,
     /// Listeners.
     pub listeners: Answer<Vec<Listener>>,
+}
+
+impl LoadBalancer {
+    /// Whether the load balancer has public addresses.
+    pub(crate) fn is_public(&self) -> bool {
+        self.scheme == LoadBalancerScheme::InternetFacing
+    }
 }
 
 /// A listener.

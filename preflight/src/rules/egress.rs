@@ -55,8 +55,7 @@ impl<'a> Destinations<'a> {
             ..in_vpc.clone()
         };
         let balancers = facts.endpoint_balancers().unwrap_or_default();
-        let has_public_endpoint =
-            !balancers.is_empty() && balancers.iter().all(|balancer| balancer.scheme == "internet-facing");
+        let has_public_endpoint = !balancers.is_empty() && balancers.iter().all(|balancer| balancer.is_public());
         Ok(Self { everywhere, has_default_route, in_vpc, control_plane, has_public_endpoint })
     }
 

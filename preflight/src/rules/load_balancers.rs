@@ -304,7 +304,7 @@ fn balancers_of<'a>(facts: &'a Facts, group: &TargetGroup) -> Result<Vec<&'a Loa
 
 fn hairpin(facts: &Facts) -> Checked {
     each_group(facts, |group| {
-        let is_internal = balancers_of(facts, group)?.iter().any(|balancer| balancer.scheme == "internal");
+        let is_internal = balancers_of(facts, group)?.iter().any(|balancer| !balancer.is_public());
         if !is_internal || group.target_type != "instance" || !preserves_client_addresses(group)? {
             return Ok(None);
         }
@@ -327,7 +327,7 @@ fn client_addresses(facts: &Facts) -> Checked {
         if !preserves_client_addresses(group)? {
             return Ok(None);
         }
-        let is_public = balancers_of(facts, group)?.iter().any(|balancer| balancer.scheme == "internet-facing");
+        let is_public = balancers_of(facts, group)?.iter().any(|balancer| balancer.is_public());
         let (name, peer) = if is_public {
             ("clients on the internet", peer_in([facts.default_destination_of_machines()?]))
         } else {
@@ -375,7 +375,7 @@ fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Prob
     }
     let groups = facts.groups(&ids)?;
     let traffic = Traffic::tcp(facts.demand.endpoint_port());
-    let is_public = balancer.scheme == "internet-facing";
+    let is_public = balancer.is_public();
     let (from, peers) = if is_public {
         ("the internet, where machines come from", vec![peer_in([facts.default_destination_of_machines()?])])
     } else {

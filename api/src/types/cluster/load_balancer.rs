@@ -5,6 +5,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use super::security_group::IngressRule;
 
@@ -26,8 +27,9 @@ pub enum LoadBalancerType {
 }
 
 /// Networks from which a load balancer can be reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, Display, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum LoadBalancerScheme {
     /// The load balancer has public addresses.
     #[default]

@@ -13,6 +13,7 @@ use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::{join, ready};
 
+use super::super::load_balancers::scheme;
 use super::super::{ElbCalls, text};
 use super::{PAGE_SIZE, answers_of, made, sdk_tags};
 use crate::ec2::is_owned;
@@ -161,14 +162,6 @@ fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
         security_group_ids: balancer.security_groups().to_vec(),
         attributes: Seen::NotAsked,
         tags: [].into(),
-    }
-}
-
-/// A scheme that this version does not know counts as internet-facing.
-fn scheme(scheme: Option<&LoadBalancerSchemeEnum>) -> LoadBalancerScheme {
-    match scheme {
-        Some(LoadBalancerSchemeEnum::Internal) => LoadBalancerScheme::Internal,
-        _ => LoadBalancerScheme::InternetFacing,
     }
 }
 

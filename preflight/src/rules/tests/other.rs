@@ -1,5 +1,6 @@
 //! Infrastructure that differs from the good one, and works.
 
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::network::NetworkSubnet;
 use serde_json::json;
@@ -83,7 +84,7 @@ const OTHER: [(&str, Change); 16] = [
     }),
     // Machines come from the addresses of NAT gateways.
     ("L9", |facts| {
-        balancer(facts).scheme = "internet-facing".to_owned();
+        balancer(facts).scheme = LoadBalancerScheme::InternetFacing;
         group(facts, "sg-0000000d").ingress[0].source = Source::Cidr("0.0.0.0/0".to_owned());
     }),
     ("G2", |facts| {
@@ -182,7 +183,7 @@ fn a_hint_names_templates_that_are_not_known() {
 fn only_some_address_of_the_internet_is_a_warning() {
     let severity = |source: Source<String>, ports: (i32, i32)| {
         let mut facts = good();
-        balancer(&mut facts).scheme = "internet-facing".to_owned();
+        balancer(&mut facts).scheme = LoadBalancerScheme::InternetFacing;
         let rule = &mut group(&mut facts, "sg-0000000d").ingress[0];
         (rule.source, rule.traffic.ports) = (source, Some(ports));
         let selection = Selection { only: ["L9".to_owned()].into(), ..Selection::default() };
@@ -200,7 +201,7 @@ fn a_load_balancer_that_is_not_the_endpoint_is_not_asked_for_machines() {
     public.arn.push_str("-public");
     public.name = "public".to_owned();
     public.dns_name = "public.elb.eu-west-1.amazonaws.com".to_owned();
-    public.scheme = "internet-facing".to_owned();
+    public.scheme = LoadBalancerScheme::InternetFacing;
     target_group(&mut facts).load_balancer_arns.push(public.arn.clone());
     found(&mut facts.load_balancers).push(public);
     group(&mut facts, "sg-0000000a").egress =

@@ -1,7 +1,6 @@
 //! Tests of the load balancers that a spec asks for.
 
 use capa_api::cluster::AWSCluster;
-use capa_api::cluster::load_balancer::LoadBalancerScheme;
 
 use super::super::balancers::{Place, Places, WantedListener, WantedLoadBalancer, wanted};
 use super::super::names::Names;
@@ -22,10 +21,7 @@ fn shown(spec: &str) -> Vec<String> {
 }
 
 fn in_words(balancer: &WantedLoadBalancer) -> String {
-    let scheme = match balancer.scheme {
-        LoadBalancerScheme::Internal => "internal",
-        LoadBalancerScheme::InternetFacing => "internet-facing",
-    };
+    let scheme = balancer.scheme;
     let places = balancer.places.iter().map(|place| match &place.subnet {
         Id::Known(id) => id.clone(),
         Id::Of(target) => target.to_string(),

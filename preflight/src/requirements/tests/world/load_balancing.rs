@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+
 use super::{EXISTING_BALANCER_GROUP, World, id};
 use crate::facts::{Answer, HealthCheck, Listener, LoadBalancer, Subnet, TargetGroup};
 use crate::requirements::{GroupUse, Object, Wanted};
@@ -77,7 +79,7 @@ impl<'a> World<'a> {
                 name: "api".to_owned(),
                 dns_name: host.unwrap_or_default(),
                 balancer_type: "network".to_owned(),
-                scheme: "internal".to_owned(),
+                scheme: LoadBalancerScheme::Internal,
                 state: "active".to_owned(),
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
                 ip_address_type: if self.has(object, &Wanted::DualStack) { "dualstack" } else { "ipv4" }.to_owned(),

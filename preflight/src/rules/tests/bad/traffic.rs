@@ -1,5 +1,7 @@
 //! Broken security groups and load balancers.
 
+use capa_api::cluster::load_balancer::LoadBalancerScheme;
+
 use super::{Bad, bad_world, balancer, found, group, machines, target_group};
 use crate::facts::Source;
 use crate::testing::{GROUP_ARN, of_range};
@@ -137,7 +139,7 @@ fn load_balancing() -> Vec<Bad> {
         }),
         bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from clients on the internet", |facts| {
             found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
-            balancer(facts).scheme = "internet-facing".to_owned();
+            balancer(facts).scheme = LoadBalancerScheme::InternetFacing;
         }),
         bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from machines", |facts| {
             found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
@@ -152,7 +154,7 @@ fn load_balancing() -> Vec<Bad> {
             group(facts, "sg-0000000d").ingress[0].source = Source::Cidr("10.9.0.0/16".to_owned());
         }),
         bad_world("L9", "api", "do not admit TCP 6443 from the internet", |facts| {
-            balancer(facts).scheme = "internet-facing".to_owned();
+            balancer(facts).scheme = LoadBalancerScheme::InternetFacing;
         }),
         bad_world("L10", "other.elb.eu-west-1.amazonaws.com", "none of the load balancers", |facts| {
             facts.demand.endpoint.as_mut().unwrap().host = "other.elb.eu-west-1.amazonaws.com".to_owned();
