@@ -22,14 +22,15 @@ pub mod targets;
 mod timing;
 
 pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateClouds};
+pub use ec2::instance::{Instance, Observation, PrimaryInterface, StateReason};
+pub use elb::load_balancer::ApiLoadBalancer;
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use model::{
-    ApiLoadBalancer, CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer,
-    ElasticIpCall, Host, HostRequest, Image, Instance, InstanceType, LaunchRequest, LaunchVolume, MachineKey,
-    MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity,
-    SecretActions, SecretStore, StateReason, StoredSecret, UserData, additional_tags, identifying_tag, is_reserved_tag,
-    zone_type,
+    CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host,
+    HostRequest, Image, InstanceType, LaunchRequest, LaunchVolume, MachineKey, MetadataOptions, PresignRequest,
+    PresignedUrl, Query, ResolvedIdentity, SecretActions, SecretStore, StoredSecret, UserData, additional_tags,
+    identifying_tag, is_reserved_tag, zone_type,
 };
 pub use reads::{Found, MAX_TAGGED, Read, Reads};
 pub use timing::{Timing, doubled_wait};

@@ -1,5 +1,7 @@
-//! The EC2 resources of clusters: one file for each resource, with what AWS shows of it and the calls that change it.
+//! The EC2 resources of clusters and machines: one file for each resource, with what AWS shows of it, and the calls
+//! that change it in managed clusters.
 
+pub mod instance;
 pub mod internet_gateway;
 pub mod nat_gateway;
 pub mod network_interface;

@@ -1,4 +1,4 @@
-//! Network load balancers of managed clusters.
+//! Load balancers of the second generation: those that users name, and the network load balancers of managed clusters.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +47,25 @@ pub enum LoadBalancerState {
     Active,
     /// AWS could not create the load balancer, for this reason.
     Failed(String),
+}
+
+/// A load balancer of the second generation, reduced to its listeners and target groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiLoadBalancer {
+    /// `network`, `application` or `gateway`.
+    pub kind: String,
+    /// ARNs of the target groups of each listener, by the port of the listener.
+    pub listeners: BTreeMap<i32, Vec<String>>,
+}
+
+impl ApiLoadBalancer {
+    /// ARNs of the target groups of the API server, which listens on `port`. A load balancer with a single listener
+    /// serves the API server on that listener, on any port.
+    pub fn target_groups(&self, port: i32) -> &[String] {
+        let only = || self.listeners.values().next().filter(|_| self.listeners.len() == 1);
+        let groups = self.listeners.get(&port).or_else(only);
+        groups.map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 /// A call about a load balancer; each variant is an action of Elastic Load Balancing.
