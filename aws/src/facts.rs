@@ -210,7 +210,7 @@ impl FactsGatherer {
         }
         let hosts = named(&demand, |machines| machines.spec.host_id.clone());
         if !hosts.is_empty() {
-            facts.dedicated_hosts = answer(ec2.host_facts(hosts).await);
+            facts.dedicated_hosts = answer(ec2.hosts_with(&hosts).await);
         }
         // A dry run needs an image and a subnet. Without a subnet, EC2 would judge a launch in the default VPC.
         let can_be_judged = |machines: &&MachineDemand| {

@@ -1,5 +1,7 @@
 //! The zones of Capacity Reservations and Dedicated Hosts.
 
+use std::slice;
+
 use capa_cloud::{CapacitySource, CloudError};
 
 use super::Ec2Calls;
@@ -16,8 +18,8 @@ impl Ec2Calls {
                 ("DescribeCapacityReservations", found.map(|reservation| reservation.zone))
             }
             CapacitySource::Host(id) => {
-                let found = self.host_facts(vec![id.clone()]).await?.into_iter().next();
-                ("DescribeHosts", found.map(|host| host.zone))
+                let found = self.hosts_with(slice::from_ref(id)).await?.into_iter().next();
+                ("DescribeHosts", found.map(|host| host.availability_zone))
             }
         };
         let zone = zone.filter(|zone| !zone.is_empty());

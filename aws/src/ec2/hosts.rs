@@ -13,8 +13,21 @@ const HOSTS_PAGE_SIZE: i32 = PAGE_SIZE / 2;
 
 impl Ec2Calls {
     pub(crate) async fn hosts(&self, query: &Query) -> Result<Vec<Host>, CloudError> {
+        self.hosts_at_turn(query, query).await
+    }
+
+    /// The hosts with these ids that exist. They are selected from all hosts, because DescribeHosts has no filter for
+    /// ids, and refuses a whole call because of one unknown id.
+    pub(crate) async fn hosts_with(&self, ids: &[String]) -> Result<Vec<Host>, CloudError> {
+        let mut shown = self.hosts_at_turn(&Query::filter("host-id", ids), &Query::default()).await?;
+        shown.retain(|host| ids.contains(&host.id));
+        Ok(shown)
+    }
+
+    /// The hosts of a query, at the turn of `turn`.
+    async fn hosts_at_turn(&self, turn: &Query, query: &Query) -> Result<Vec<Host>, CloudError> {
         self.runner
-            .describe("DescribeHosts", query, |permit, token| async move {
+            .describe("DescribeHosts", turn, |permit, token| async move {
                 let request = self.client.describe_hosts().set_filter(filters(query)).max_results(HOSTS_PAGE_SIZE);
                 let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
                 Ok(Page { items: answer.hosts().iter().map(host).collect(), next: answer.next_token })
@@ -76,13 +89,12 @@ fn without_side(code: &str) -> &str {
 
 fn host(host: &types::Host) -> Host {
     let properties = host.host_properties();
-    let state = host.state();
     Host {
         id: text(host.host_id()),
         client_token: some_text(host.client_token()),
         availability_zone: text(host.availability_zone()),
         instance_type: text(properties.and_then(types::HostProperties::instance_type)),
-        is_released: matches!(state, Some(AllocationState::Released | AllocationState::ReleasedPermanentFailure)),
+        state: text(host.state().map(AllocationState::as_str)),
         tags: tags(host.tags()),
     }
 }

@@ -79,7 +79,7 @@ async fn a_host_is_shown_with_its_token_and_whether_it_is_released() {
     assert_eq!(hosts[0].client_token.as_deref(), Some("uid-host-1"));
     assert_eq!((hosts[0].availability_zone.as_str(), hosts[0].instance_type.as_str()), ("eu-west-1a", "m5.large"));
     assert_eq!(hosts[0].tags.get("team").map(String::as_str), Some("a"));
-    assert_eq!((hosts[0].is_released, hosts[1].is_released), (false, true));
+    assert_eq!((hosts[0].is_released(), hosts[1].is_released()), (false, true));
 }
 
 #[tokio::test]

@@ -3,22 +3,38 @@
 use std::fmt;
 
 use capa_api::common::Tags;
+use serde::{Deserialize, Serialize};
 
-/// A Dedicated Host, with only the fields that decisions need.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A Dedicated Host, with only the fields that decisions need. The facts of a check are saved as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Host {
     /// `h-…`
     pub id: String,
     /// The client token of the call that allocated the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_token: Option<String>,
     /// Name of its zone.
+    #[serde(rename = "zone")]
     pub availability_zone: String,
     /// The instance type that it was allocated for.
     pub instance_type: String,
-    /// Whether the host is released. EC2 shows a released host for a while.
-    pub is_released: bool,
+    /// `available` or another state.
+    pub state: String,
     /// Tags of the host.
     pub tags: Tags,
+}
+
+impl Host {
+    /// Whether instances can be launched on the host.
+    pub fn is_available(&self) -> bool {
+        self.state == "available"
+    }
+
+    /// Whether the host is released. EC2 shows a released host for a while.
+    pub fn is_released(&self) -> bool {
+        matches!(self.state.as_str(), "released" | "released-permanent-failure")
+    }
 }
 
 /// The request for one Dedicated Host. EC2 places only instances that name the host on it.

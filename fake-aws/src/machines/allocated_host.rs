@@ -30,9 +30,13 @@ impl AllocatedHost {
             client_token: Some(self.request.client_token.clone()).filter(|token| !token.is_empty()),
             availability_zone: self.request.availability_zone.clone(),
             instance_type: self.request.instance_type.clone(),
-            is_released: self.released.is_some(),
+            state: self.state().to_owned(),
             tags: self.request.tags.clone(),
         }
+    }
+
+    fn state(&self) -> &'static str {
+        if self.released.is_some() { "released" } else { "available" }
     }
 
     pub(super) fn filter_values(&self, filter: &str) -> Vec<String> {
@@ -41,7 +45,7 @@ impl AllocatedHost {
             "availability-zone" => vec![self.request.availability_zone.clone()],
             "client-request-token" => vec![self.request.client_token.clone()],
             "instance-type" => vec![self.request.instance_type.clone()],
-            "state" => vec![if self.released.is_some() { "released" } else { "available" }.to_owned()],
+            "state" => vec![self.state().to_owned()],
             _ => Vec::new(),
         }
     }

@@ -67,18 +67,6 @@ pub struct CapacityReservation {
     pub free: i32,
 }
 
-/// A dedicated host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DedicatedHost {
-    /// `h-…`
-    pub id: String,
-    /// `available` or another state.
-    pub state: String,
-    /// Zone.
-    pub zone: String,
-}
-
 /// A bucket for bootstrap data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

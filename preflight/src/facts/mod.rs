@@ -17,7 +17,7 @@ pub use capa_cloud::ec2::{
     NatGateway, NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc,
     VpcDns,
 };
-pub use capa_cloud::{Image, InstanceType};
+pub use capa_cloud::{Host, Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{
@@ -26,9 +26,7 @@ pub use demand::{
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
 pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};
-pub use machines::{
-    Bucket, CapacityReservation, DedicatedHost, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup,
-};
+pub use machines::{Bucket, CapacityReservation, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup};
 pub use vpc::{AclEntry, DhcpOptions, NetworkAcl, Region, VpcEndpoint, Zone};
 
 /// All facts that the rules read. The facts of a check can be saved and replayed.
@@ -86,7 +84,7 @@ pub struct Facts {
     /// Capacity reservations of the machine templates.
     pub capacity_reservations: Answer<Vec<CapacityReservation>>,
     /// Dedicated hosts of the machine templates.
-    pub dedicated_hosts: Answer<Vec<DedicatedHost>>,
+    pub dedicated_hosts: Answer<Vec<Host>>,
     /// Buckets for bootstrap data by name.
     pub buckets: BTreeMap<String, Answer<Option<Bucket>>>,
     /// Whether the service-linked role for spot instances exists.

@@ -372,7 +372,7 @@ fn placement(facts: &Facts) -> Checked {
             is_asked = true;
             let hosts = known(&facts.dedicated_hosts, "the dedicated hosts")?;
             match hosts.iter().find(|host| host.id == id) {
-                Some(host) if host.state == "available" && !is_elsewhere(&host.zone) => {}
+                Some(host) if host.is_available() && !is_elsewhere(&host.availability_zone) => {}
                 _ => {
                     add(format!("dedicated host {id} is not available in a zone of the subnets"), "ec2 describe-hosts");
                 }

@@ -2,7 +2,7 @@
 
 use aws_sdk_ec2::types;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{CapacityReservation, DedicatedHost, Offering, PlacementGroup};
+use capa_preflight::facts::{CapacityReservation, Offering, PlacementGroup};
 
 use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
@@ -66,24 +66,6 @@ impl Ec2Calls {
                     items: shown.filter(|reservation| ids.contains(&reservation.id)).collect(),
                     next: answer.next_token,
                 })
-            })
-            .await
-    }
-
-    /// The dedicated hosts with these ids.
-    pub(crate) async fn host_facts(&self, ids: Vec<String>) -> Result<Vec<DedicatedHost>, CloudError> {
-        let query = &Query::filter("host-id", ids.clone());
-        let ids = &ids;
-        self.runner
-            .describe("DescribeHosts", query, |permit, token| async move {
-                let request = self.client.describe_hosts().max_results(PAGE_SIZE / 2).set_next_token(token);
-                let answer = self.runner.call(permit, request.send()).await?;
-                let hosts = answer.hosts().iter().map(|host| DedicatedHost {
-                    id: text(host.host_id()),
-                    state: text(host.state().map(types::AllocationState::as_str)),
-                    zone: text(host.availability_zone()),
-                });
-                Ok(Page { items: hosts.filter(|host| ids.contains(&host.id)).collect(), next: answer.next_token })
             })
             .await
     }

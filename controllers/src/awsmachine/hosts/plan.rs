@@ -140,7 +140,7 @@ pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found
         own.or_else(|| host_number(token, earlier_uid?).filter(|_| host.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag)))
     };
     let named = scope.machine.spec.host_id.as_deref();
-    let living = found.into_iter().filter(|host| !host.is_released && Some(host.id.as_str()) != named);
+    let living = found.into_iter().filter(|host| !host.is_released() && Some(host.id.as_str()) != named);
     let mut ours: Vec<(u32, Host)> = living.filter_map(|host| Some((number(&host)?, host))).collect();
     ours.sort_by_key(|(number, _)| *number);
     ours.into_iter().map(|(_, host)| host).collect()
@@ -282,7 +282,7 @@ mod tests {
             client_token: Some(token.into()),
             availability_zone: "eu-west-1a".into(),
             instance_type: "t3.large".into(),
-            is_released: false,
+            state: "available".into(),
             tags: Tags::default(),
         }
     }
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn living_hosts_of_the_uid_are_ours_the_earliest_first() {
-        let released = Host { is_released: true, ..host("h-4", "new-host-4") };
+        let released = Host { state: "released".into(), ..host("h-4", "new-host-4") };
         let found = vec![
             host("h-3", "new-host-3"),
             host("h-2", "new-host-2"),

@@ -44,7 +44,7 @@ pub(in crate::awsmachine) async fn release_all(
             return Err(HOST.awaits_call(scope, &why, &error).into());
         }
     };
-    let is_released = |id: &str| listed.iter().any(|host| host.id == id && host.is_released);
+    let is_released = |id: &str| listed.iter().any(|host| host.id == id && host.is_released());
     let recorded = record.as_deref().and_then(|record| recorded_id(scope, record));
     let recorded = recorded.filter(|id| !is_released(id));
     let found = hosts_of(scope, listed);

@@ -58,7 +58,7 @@ pub(super) async fn hosts_are_found_by_the_key_of_a_tag(ec2: &dyn Ec2UnderTest) 
     let others = ec2.describe_hosts(&Query::filter("tag-key", ["other"])).await?;
     expect("those with another tag", others.len(), 0)?;
     ec2.release_host(&id).await?;
-    let living = tagged(ec2).await?.iter().filter(|host| !host.is_released).count();
+    let living = tagged(ec2).await?.iter().filter(|host| !host.is_released()).count();
     expect("those that are not released", living, 0)
 }
 

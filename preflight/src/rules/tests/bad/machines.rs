@@ -120,7 +120,7 @@ fn placement() -> Vec<Bad> {
             found(&mut facts.capacity_reservations)[0].state = "expired".to_owned();
         }),
         bad_world("M12", PINNED, "dedicated host h-0000000a is not available", |facts| {
-            found(&mut facts.dedicated_hosts)[0].zone = "eu-west-1c".to_owned();
+            found(&mut facts.dedicated_hosts)[0].availability_zone = "eu-west-1c".to_owned();
         }),
         bad_world("M13", "AWSServiceRoleForEC2Spot", "no service-linked role", |facts| {
             facts.spot_role = Answer::Found(false);
