@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, LaunchVolume, MachineKey, MetadataOptions};
 
-use super::instances::instance;
+use super::instance::instance;
 use super::launch_options::{interfaces, with_options};
 use super::{Ec2Calls, once};
 

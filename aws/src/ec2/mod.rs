@@ -3,21 +3,21 @@
 mod capacity;
 mod elastic_ip;
 mod facts;
-mod hosts;
-mod images;
-mod instance_types;
-mod instances;
+mod host;
+mod image;
+mod instance;
+mod instance_type;
 mod launch;
 mod launch_options;
 mod managed;
 mod nat_gateway;
-mod network_interfaces;
-mod route_tables;
-mod security_groups;
-mod subnets;
+mod network_interface;
+mod route_table;
+mod security_group;
+mod subnet;
 mod updates;
-mod vpcs;
-mod zones;
+mod vpc;
+mod zone;
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use aws_sdk_elasticloadbalancingv2::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
 
-use super::load_balancers::{forwarded_to, scheme};
+use super::load_balancer::{forwarded_to, scheme};
 use super::{ElbCalls, text};
 use crate::ec2::failure;
 use crate::sdk::pages::Page;

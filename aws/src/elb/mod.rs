@@ -1,10 +1,10 @@
 //! Calls of Elastic Load Balancing, both generations, and the conversion of the answers to the types of `cloud`.
 
-mod classic;
+mod classic_load_balancer;
 mod facts;
-mod load_balancers;
+mod load_balancer;
 mod managed;
-mod target_groups;
+mod target_group;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
 
-use super::super::load_balancers::forwarded_to;
+use super::super::load_balancer::forwarded_to;
 use super::super::{ElbCalls, text};
 use super::{PAGE_SIZE, answers_of, sdk_tags};
 use crate::sdk::pages::Page;

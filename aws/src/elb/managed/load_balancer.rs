@@ -13,7 +13,7 @@ use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::{join, ready};
 
-use super::super::load_balancers::scheme;
+use super::super::load_balancer::scheme;
 use super::super::{ElbCalls, text};
 use super::{PAGE_SIZE, answers_of, made, sdk_tags};
 use crate::ec2::is_owned;
