@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancingv2::types;
-use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{Answer, HealthCheck, Listener, LoadBalancer, TargetGroup};
+use capa_cloud::CloudError;
+use capa_preflight::facts::{Answer, HealthCheck, LoadBalancer, TargetGroup};
 
-use super::load_balancer::{forwarded_to, scheme};
+use super::load_balancer::scheme;
 use super::{ElbCalls, text};
 use crate::ec2::failure;
-use crate::sdk::pages::Page;
 
 impl ElbCalls {
     /// A target group with its attributes, read by two calls. `None` if it does not exist.
@@ -37,7 +36,7 @@ impl ElbCalls {
             return Ok(None);
         };
         balancer.attributes = self.attributes_of_load_balancer(arn).await.map_err(failure).into();
-        balancer.listeners = self.listener_facts(arn).await.map_err(failure).into();
+        balancer.listeners = self.listeners_without_tags(arn).await.map_err(failure).into();
         Ok(Some(balancer))
     }
 
@@ -53,21 +52,6 @@ impl ElbCalls {
         let answer = self.runner.ask("DescribeLoadBalancerAttributes", arn, request.send()).await?;
         let attributes = answer.attributes().iter();
         Ok(attributes.filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned()))).collect())
-    }
-
-    async fn listener_facts(&self, arn: &str) -> Result<Vec<Listener>, CloudError> {
-        let query = Query::filter("object", [arn]);
-        let fetch = |permit, token| async move {
-            let call = self.client.describe_listeners().load_balancer_arn(arn).set_marker(token);
-            let answer = self.runner.call(permit, call.send()).await?;
-            let listeners = answer.listeners().iter().map(|listener| Listener {
-                protocol: listener.protocol().map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
-                port: listener.port().unwrap_or_default(),
-                target_group_arns: forwarded_to(listener),
-            });
-            Ok(Page { items: listeners.collect(), next: answer.next_marker })
-        };
-        self.runner.describe("DescribeListeners", &query, fetch).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Load balancers of the second generation and their listeners.
+//! Load balancers of the second generation, with the target groups behind their listeners.
 
 use aws_sdk_elasticloadbalancingv2 as elb;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
@@ -6,6 +6,7 @@ use capa_cloud::limits::CallRequest;
 use capa_cloud::{ApiLoadBalancer, CloudError, ErrorClass};
 
 use super::ElbCalls;
+use super::listener::forwarded_to;
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
@@ -48,22 +49,6 @@ impl ElbCalls {
         };
         self.runner.pages(permit, &asked, fetch).await
     }
-}
-
-/// The target groups of a listener's default actions, without duplicates.
-pub(super) fn forwarded_to(listener: &elb::types::Listener) -> Vec<String> {
-    let mut arns = Vec::new();
-    for action in listener.default_actions() {
-        let several = action.forward_config().map(elb::types::ForwardActionConfig::target_groups);
-        let several = several.unwrap_or_default().iter();
-        let several = several.filter_map(|group| group.target_group_arn());
-        for arn in action.target_group_arn().into_iter().chain(several) {
-            if !arns.iter().any(|known| known == arn) {
-                arns.push(arn.to_owned());
-            }
-        }
-    }
-    arns
 }
 
 /// A scheme that this version does not know counts as internet-facing.

@@ -2,6 +2,7 @@
 
 mod classic_load_balancer;
 mod facts;
+mod listener;
 mod load_balancer;
 mod managed;
 mod target_group;
@@ -13,6 +14,8 @@ use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest};
 
 use crate::sdk::call_runner::CallRunner;
 
+/// Items in a page: the maximum of the describes of this service.
+const PAGE_SIZE: i32 = 400;
 /// The deregistration delay of a target group whose attributes do not contain one.
 const USUAL_DELAY: Duration = Duration::from_secs(300);
 

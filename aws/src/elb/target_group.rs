@@ -13,11 +13,9 @@ use capa_cloud::targets::{
 };
 use capa_cloud::{CloudError, ErrorClass, MAX_TAGGED};
 
-use super::{ElbCalls, USUAL_DELAY};
+use super::{ElbCalls, PAGE_SIZE, USUAL_DELAY};
 use crate::sdk::pages::Page;
 
-/// Target groups in a page: the maximum of DescribeTargetGroups.
-const PAGE_SIZE: i32 = 400;
 const DELAY_ATTRIBUTE: &str = "deregistration_delay.timeout_seconds";
 
 impl ElbCalls {

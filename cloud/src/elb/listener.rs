@@ -1,4 +1,4 @@
-//! Listeners of the network load balancers of managed clusters.
+//! Listeners of load balancers of the second generation, and the calls that change those of managed clusters.
 
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use strum::{IntoStaticStr, VariantNames};
 use crate::resource::Effect;
 
 /// A listener of a load balancer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Listener {
     /// ARN, which is the id of the listener.
     pub arn: String,

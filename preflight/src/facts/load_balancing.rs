@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_cloud::elb::Listener;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -83,16 +84,4 @@ impl LoadBalancer {
     pub(crate) fn is_public(&self) -> bool {
         self.scheme == LoadBalancerScheme::InternetFacing
     }
-}
-
-/// A listener.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Listener {
-    /// `TCP`, `TLS` or another protocol.
-    pub protocol: String,
-    /// Port.
-    pub port: i32,
-    /// Target groups that the default action forwards to.
-    pub target_group_arns: Vec<String>,
 }

@@ -17,6 +17,7 @@ pub use capa_cloud::ec2::{
     NatGateway, NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc,
     VpcDns,
 };
+pub use capa_cloud::elb::Listener;
 pub use capa_cloud::{Host, Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
@@ -25,7 +26,7 @@ pub use demand::{
     RoleOfMachines, SPOT_VCPUS,
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
-pub use load_balancing::{HealthCheck, Listener, LoadBalancer, TargetGroup};
+pub use load_balancing::{HealthCheck, LoadBalancer, TargetGroup};
 pub use machines::{Bucket, CapacityReservation, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup};
 pub use vpc::{AclEntry, DhcpOptions, NetworkAcl, Region, VpcEndpoint, Zone};
 

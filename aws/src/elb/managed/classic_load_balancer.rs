@@ -15,8 +15,8 @@ use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, MAX_TAGGED, Query};
 use futures::FutureExt;
 
-use super::super::{ElbCalls, text};
-use super::{PAGE_SIZE, answers_of, complete, number};
+use super::super::{ElbCalls, PAGE_SIZE, text};
+use super::{answers_of, complete, number};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 

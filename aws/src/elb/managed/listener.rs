@@ -1,17 +1,15 @@
 //! Listeners of the network load balancers of managed clusters.
 
-use aws_sdk_elasticloadbalancingv2::types::{self, Action, ActionTypeEnum, ProtocolEnum};
+use aws_sdk_elasticloadbalancingv2::types::{Action, ActionTypeEnum, ProtocolEnum};
 use capa_cloud::elb::Listener;
 use capa_cloud::elb::listener::Call;
 use capa_cloud::managed::{Answer, Details};
 use capa_cloud::session::Permit;
-use capa_cloud::{CloudError, ErrorClass, Query};
+use capa_cloud::{CloudError, ErrorClass};
 use futures::FutureExt;
 
-use super::super::load_balancer::forwarded_to;
-use super::super::{ElbCalls, text};
-use super::{PAGE_SIZE, answers_of, sdk_tags};
-use crate::sdk::pages::Page;
+use super::super::ElbCalls;
+use super::{answers_of, sdk_tags};
 
 impl ElbCalls {
     /// The listeners of load balancers, with their tags.
@@ -34,14 +32,7 @@ impl ElbCalls {
 
     /// The listeners of a load balancer without their tags; empty if the load balancer is gone.
     async fn listeners_of_one(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
-        let query = Query::filter("load-balancer-arn", [load_balancer]);
-        let fetch = |permit, token| async move {
-            let request = self.client.describe_listeners().load_balancer_arn(load_balancer);
-            let request = request.page_size(PAGE_SIZE).set_marker(token);
-            let answer = self.runner.call(permit, request.send()).await?;
-            Ok(Page { items: answer.listeners().iter().map(listener).collect(), next: answer.next_marker })
-        };
-        match self.runner.describe("DescribeListeners", &query, fetch).await {
+        match self.listeners_without_tags(load_balancer).await {
             Err(error) if error.class == ErrorClass::NotFound => Ok(Vec::new()),
             answer => answer,
         }
@@ -76,15 +67,4 @@ impl ElbCalls {
 fn forward_to(group: &str) -> Action {
     let action = Action::builder().r#type(ActionTypeEnum::Forward);
     action.target_group_arn(group).build()
-}
-
-fn listener(listener: &types::Listener) -> Listener {
-    Listener {
-        arn: text(listener.listener_arn()),
-        load_balancer_arn: text(listener.load_balancer_arn()),
-        protocol: text(listener.protocol().map(ProtocolEnum::as_str)),
-        port: listener.port().unwrap_or_default(),
-        target_group_arns: forwarded_to(listener),
-        tags: [].into(),
-    }
 }

@@ -14,8 +14,8 @@ use futures::FutureExt;
 use futures::future::{join, ready};
 
 use super::super::load_balancer::scheme;
-use super::super::{ElbCalls, text};
-use super::{PAGE_SIZE, answers_of, made, sdk_tags};
+use super::super::{ElbCalls, PAGE_SIZE, text};
+use super::{answers_of, made, sdk_tags};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 

@@ -21,8 +21,6 @@ use futures::{FutureExt, StreamExt, stream};
 
 use super::ElbCalls;
 
-/// Items in a page: the maximum of the describes of this service.
-const PAGE_SIZE: i32 = 400;
 /// Maximum number of concurrent describes of single resources. Each waits for its turn, and AWS allows a few of them
 /// per second.
 const AT_ONCE: usize = 4;

@@ -12,8 +12,8 @@ use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::ready;
 
-use super::super::{ElbCalls, text};
-use super::{PAGE_SIZE, answers_of, made, number, sdk_tags};
+use super::super::{ElbCalls, PAGE_SIZE, text};
+use super::{answers_of, made, number, sdk_tags};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 

@@ -15,6 +15,7 @@ impl<'a> World<'a> {
                 protocol: "TCP".to_owned(),
                 port: *port,
                 target_group_arns: target_groups.iter().map(id).collect(),
+                ..Listener::default()
             }),
             _ => None,
         })
