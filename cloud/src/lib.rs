@@ -21,7 +21,11 @@ pub mod session;
 pub mod targets;
 mod timing;
 
-pub use api::{ClusterCloud, ClusterClouds, MachineCloud, MachineClouds, TemplateClouds};
+pub use api::{
+    Account, BootstrapStorage, ClusterCloud, ClusterClouds, DedicatedHosts, ElasticIps, InstanceLifecycle,
+    InstanceLookups, InstanceObserver, InstanceUpdates, LoadBalancerTargets, MachineCloud, MachineClouds,
+    RememberedAccount, TemplateClouds,
+};
 pub use ec2::instance::{Instance, Observation, PrimaryInterface, StateReason};
 pub use elb::load_balancer::ApiLoadBalancer;
 pub use error::{CloudError, ErrorClass, classify, withheld_words};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::session::confirmed_account;
-use capa_cloud::{CloudError, ClusterCloud, Found, Read, Reads, Timing};
+use capa_cloud::{Account, CloudError, Found, Read, Reads, Timing};
 use futures::FutureExt;
 
 use super::{Calls, ControllerSession};
@@ -96,7 +96,7 @@ impl Reads for ClusterSession {
 }
 
 #[async_trait]
-impl ClusterCloud for ClusterSession {
+impl Account for ClusterSession {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, _) = confirmed_account(&self.0).await?;
         Ok(account)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use capa_api::machine::SecretsBackend;
 use capa_cloud::{
-    CloudError, ClusterKey, CredentialSource, ErrorClass, MachineCloud, MachineClouds, PresignRequest, Query,
+    BootstrapStorage, CloudError, ClusterKey, CredentialSource, ErrorClass, MachineClouds, PresignRequest, Query,
     ResolvedIdentity, SecretStore, StoredSecret,
 };
 use serde_json::json;
@@ -38,7 +38,7 @@ fn refused(code: &str) -> Answer {
     (400, json!({"__type": code, "message": "no"}).to_string())
 }
 
-async fn store(machines: &dyn MachineCloud, store: impl Into<SecretStore>) -> Result<(), CloudError> {
+async fn store(machines: &dyn BootstrapStorage, store: impl Into<SecretStore>) -> Result<(), CloudError> {
     let secret = secret(store);
     at_its_turn(async || machines.store_secret(&machine("m"), &secret).await).await
 }

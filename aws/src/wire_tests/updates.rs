@@ -1,7 +1,7 @@
 //! Changes of running instances.
 
 use capa_api::common::Tags;
-use capa_cloud::{DnsRecords, ErrorClass, MachineCloud, MachineClouds, MetadataOptions, PrimaryInterface};
+use capa_cloud::{DnsRecords, ErrorClass, InstanceUpdates, MachineClouds, MetadataOptions, PrimaryInterface};
 
 use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
 
@@ -20,7 +20,7 @@ fn interface() -> PrimaryInterface {
 }
 
 /// Makes each change of an instance.
-pub(super) async fn change_instance(machines: &dyn MachineCloud) {
+pub(super) async fn change_instance(machines: &dyn InstanceUpdates) {
     let key = machine("one");
     let (resources, tags, interface) = (resources(), tags(), interface());
     let records = DnsRecords { a: Some(true), aaaa: None };

@@ -10,9 +10,10 @@ use crate::limits::{CallRequest, Flow};
 use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, ErrorClass, Found, HostRequest, Instance, LaunchRequest,
-    MachineCloud, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query,
-    Read, Reads, SecretActions, SecretStore, StoredSecret,
+    Account, BootstrapStorage, CloudError, DedicatedHosts, DnsRecords, ElasticIpAnswer, ElasticIpCall, ElasticIps,
+    ErrorClass, Found, HostRequest, Instance, InstanceLifecycle, InstanceLookups, InstanceObserver, InstanceUpdates,
+    LaunchRequest, LoadBalancerTargets, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl,
+    PrimaryInterface, Query, Read, Reads, RememberedAccount, SecretActions, SecretStore, StoredSecret,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -137,7 +138,7 @@ pub async fn confirmed_account(driver: &impl SessionDriver) -> Result<(String, u
     }
 }
 
-/// The only implementation of [`MachineCloud`]. Each pass creates a new value.
+/// The only implementation of [`MachineCloud`](crate::MachineCloud). Each pass creates a new value.
 pub struct MachineSession<D> {
     driver: D,
     /// Name of the machine's cluster in tags.
@@ -176,14 +177,16 @@ impl<D: SessionDriver> Reads for MachineSession<D> {
 }
 
 #[async_trait]
-impl<D: SessionDriver> MachineCloud for MachineSession<D> {
+impl<D: SessionDriver> Account for MachineSession<D> {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, replacements) = confirmed_account(&self.driver).await?;
         *self.confirmed_at.lock() = Some(replacements);
         self.driver.act(|state, _| state.belongs_to(&account));
         Ok(account)
     }
+}
 
+impl<D: SessionDriver> RememberedAccount for MachineSession<D> {
     fn last_account_id(&self) -> Option<String> {
         let (account, replacements) = self.driver.act(|state, at| {
             let account = state.account.last_reported(at)?;
@@ -192,7 +195,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         *self.confirmed_at.lock() = Some(replacements);
         Some(account)
     }
+}
 
+#[async_trait]
+impl<D: SessionDriver> InstanceLookups for MachineSession<D> {
     async fn find_instances(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {
         let began = self.driver.act(|state, _| state.lookup_began());
         let found = self.driver.find_instances(query).await?;
@@ -217,7 +223,9 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
             _ => Ok(state.look_up(machine, wanted, at)),
         })
     }
+}
 
+impl<D: SessionDriver> InstanceObserver for MachineSession<D> {
     fn observe_instance(&self, machine: &MachineKey, id: &str) -> Observation {
         self.driver.claim(machine);
         self.driver.act(|state, at| state.observe(machine, &self.cluster, id, at))
@@ -234,7 +242,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
     fn listing_overdue(&self) -> bool {
         self.driver.act(|state, _| state.informer().is_overdue())
     }
+}
 
+#[async_trait]
+impl<D: SessionDriver> InstanceLifecycle for MachineSession<D> {
     fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError> {
         self.driver.reserve_launch(machine)
     }
@@ -243,6 +254,23 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.driver.rates().release(&CallRequest::launch(self.driver.flow(), machine));
     }
 
+    async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
+        self.check_credentials("RunInstances")?;
+        self.driver.act(|state, _| state.launches(machine));
+        let instance = self.driver.run_instance(machine, request).await?;
+        self.driver.claim(machine);
+        self.driver.act(|state, at| state.launched(machine, &self.cluster, &instance, at));
+        Ok(instance)
+    }
+
+    async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
+        self.driver.claim(machine);
+        self.driver.act(|state, at| state.terminate(machine, &self.cluster, id, at))
+    }
+}
+
+#[async_trait]
+impl<D: SessionDriver> BootstrapStorage for MachineSession<D> {
     async fn store_secret(&self, machine: &MachineKey, secret: &StoredSecret) -> Result<(), CloudError> {
         self.check_credentials(SecretActions::of(&secret.store).create)?;
         if !self.driver.act(|state, _| state.is_taken(machine, secret)) {
@@ -277,7 +305,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials("GetObject")?;
         self.driver.presign(request).await
     }
+}
 
+#[async_trait]
+impl<D: SessionDriver> InstanceUpdates for MachineSession<D> {
     async fn set_tags(&self, machine: &MachineKey, resources: &[String], tags: &Tags) -> Result<(), CloudError> {
         self.check_credentials("CreateTags")?;
         self.driver.create_tags(machine, resources, tags).await
@@ -324,7 +355,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials("ModifyPrivateDnsNameOptions")?;
         self.driver.set_dns_records(machine, instance_id, records).await
     }
+}
 
+#[async_trait]
+impl<D: SessionDriver> DedicatedHosts for MachineSession<D> {
     async fn allocate_host(&self, machine: &MachineKey, request: &HostRequest) -> Result<String, CloudError> {
         self.check_credentials("AllocateHosts")?;
         self.driver.allocate_host(machine, request).await
@@ -334,7 +368,10 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials("ReleaseHosts")?;
         self.driver.release_host(machine, host_id).await
     }
+}
 
+#[async_trait]
+impl<D: SessionDriver> ElasticIps for MachineSession<D> {
     async fn change_elastic_ip(
         &self,
         machine: &MachineKey,
@@ -343,21 +380,9 @@ impl<D: SessionDriver> MachineCloud for MachineSession<D> {
         self.check_credentials(call.action())?;
         self.driver.change_elastic_ip(machine, call).await
     }
+}
 
-    async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError> {
-        self.check_credentials("RunInstances")?;
-        self.driver.act(|state, _| state.launches(machine));
-        let instance = self.driver.run_instance(machine, request).await?;
-        self.driver.claim(machine);
-        self.driver.act(|state, at| state.launched(machine, &self.cluster, &instance, at));
-        Ok(instance)
-    }
-
-    async fn terminate(&self, machine: &MachineKey, id: &str) -> Result<(), CloudError> {
-        self.driver.claim(machine);
-        self.driver.act(|state, at| state.terminate(machine, &self.cluster, id, at))
-    }
-
+impl<D: SessionDriver> LoadBalancerTargets for MachineSession<D> {
     fn ask_for_targets(&self, machine: &MachineKey, targets: &[TargetRequest]) -> Vec<TargetAccess> {
         self.driver.claim(machine);
         self.driver.act(|state, at| state.ask_for_targets(machine, targets, at))

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use capa_cloud::{CloudError, ClusterCloud, Found, Read, Reads};
+use capa_cloud::{Account, CloudError, ClusterCloud, Found, Read, Reads};
 use parking_lot::Mutex;
 
 /// The answers of AWS to the reads of a lookup.
@@ -43,7 +43,7 @@ impl Reads for ContinuedLookup<'_> {
 }
 
 #[async_trait]
-impl ClusterCloud for ContinuedLookup<'_> {
+impl Account for ContinuedLookup<'_> {
     async fn account_id(&self) -> Result<String, CloudError> {
         self.cloud.account_id().await
     }

@@ -3,7 +3,7 @@
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AWSMachineSpec, EksLookupType};
 use capa_api::network::MachineNetwork;
-use capa_cloud::{CloudError, ErrorClass, Image, MachineCloud, Query};
+use capa_cloud::{CloudError, ErrorClass, Image, Query, Reads};
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::scope::Blocked;
@@ -33,7 +33,7 @@ pub(in crate::awsmachine) struct ImageRequest<'a> {
 /// Finds the image. An image id in the spec or the record needs no lookup.
 pub(in crate::awsmachine) async fn resolve(
     request: &ImageRequest<'_>,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<LaunchImage, Blocked> {
     let named = image_id(request.spec).or(request.recorded);
     // EC2 would attach a volume with another device than the image's as an additional volume.
@@ -63,11 +63,7 @@ pub(in crate::awsmachine) async fn resolve(
 }
 
 /// The id of the image of this family that AWS recommends for the machine's Kubernetes version.
-async fn recommended(
-    family: EksLookupType,
-    request: &ImageRequest<'_>,
-    cloud: &dyn MachineCloud,
-) -> Result<String, Blocked> {
+async fn recommended(family: EksLookupType, request: &ImageRequest<'_>, cloud: &dyn Reads) -> Result<String, Blocked> {
     let architectures = architectures(request, cloud).await?;
     let search = EksImageSearch::new(family, request.version, &request.spec.instance_type, &architectures);
     let EksImageSearch { version, parameter } = search.map_err(invalid)?;
@@ -84,7 +80,7 @@ async fn recommended(
 }
 
 /// The newest image with the name that machine and network ask for.
-async fn look_up(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<Image, Blocked> {
+async fn look_up(request: &ImageRequest<'_>, cloud: &dyn Reads) -> Result<Image, Blocked> {
     let spec = request.spec;
     let architectures = architectures(request, cloud).await?;
     let lookup = spec.effective_image_lookup(request.network.image_lookup.as_ref());
@@ -102,7 +98,7 @@ async fn look_up(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result
 }
 
 /// The architectures of the instance type.
-async fn architectures(request: &ImageRequest<'_>, cloud: &dyn MachineCloud) -> Result<Vec<String>, Blocked> {
+async fn architectures(request: &ImageRequest<'_>, cloud: &dyn Reads) -> Result<Vec<String>, Blocked> {
     let name = &request.spec.instance_type;
     let instance_type = cloud.instance_type(name).await;
     let instance_type = instance_type.map_err(|error| match error.class {

@@ -8,7 +8,7 @@ use capa_api::contract::Cluster;
 use capa_api::machine::{AWSMachine, AWSMachineStatus, DedicatedHost, LaunchRecord, MachineNetworkInUse};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkBootstrapBucket};
-use capa_cloud::{CloudError, ErrorClass, MachineCloud};
+use capa_cloud::{CloudError, ErrorClass, MachineCloud, Reads, RememberedAccount};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -272,7 +272,7 @@ fn cluster_name(scope: &MachineScope) -> String {
 /// answer.
 async fn account_id(
     scope: &MachineScope,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn RememberedAccount,
     identity: &IdentityReference,
     region: &str,
 ) -> Result<String, Blocked> {
@@ -365,7 +365,7 @@ pub(in crate::awsmachine) fn account_of_lost_attempt<'a>(
 async fn resolve_targets(
     targets: Vec<ControlPlaneTarget>,
     role: MachineRole,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
     region: &str,
     account_id: &str,
 ) -> (Vec<ControlPlaneTarget>, Option<Problem>) {

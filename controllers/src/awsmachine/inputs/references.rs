@@ -11,7 +11,7 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
 use capa_cloud::ec2::{NetworkInterface, Subnet};
-use capa_cloud::{CapacitySource, CloudError, MachineCloud, Query, zone_type};
+use capa_cloud::{CapacitySource, CloudError, Query, Reads, zone_type};
 use capa_network::{Merged, Placement, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -60,7 +60,7 @@ impl LookupError {
 pub(in crate::awsmachine) async fn resolve(
     spec: &AWSMachineSpec,
     merged: &Merged,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<ResolvedReferences, Blocked> {
     let found = look_up(spec, merged, cloud).await;
     found.map_err(|error| error.blocks(ConditionType::NetworkReady, region_of(&merged.network)))
@@ -71,7 +71,7 @@ pub(in crate::awsmachine) async fn additional_security_groups(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
     subnet_id: Option<&str>,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<Vec<String>, Blocked> {
     let subnet_ids: Vec<String> = subnet_id.into_iter().map(str::to_owned).collect();
     let found = additional_groups(spec, network, &subnet_ids, None, cloud).await;
@@ -83,11 +83,7 @@ fn region_of(network: &MachineNetwork) -> &str {
     network.region.as_deref().unwrap_or_default()
 }
 
-async fn look_up(
-    spec: &AWSMachineSpec,
-    merged: &Merged,
-    cloud: &dyn MachineCloud,
-) -> Result<ResolvedReferences, LookupError> {
+async fn look_up(spec: &AWSMachineSpec, merged: &Merged, cloud: &dyn Reads) -> Result<ResolvedReferences, LookupError> {
     let mut network = merged.network.clone();
     let mut own_vpc_id = None;
     if let Some((subnets, vpc_id)) = filtered_subnets(spec, merged, cloud).await? {
@@ -122,7 +118,7 @@ async fn look_up(
 async fn filtered_subnets(
     spec: &AWSMachineSpec,
     merged: &Merged,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<Option<(Vec<NetworkSubnet>, Option<String>)>, LookupError> {
     let network = &merged.network;
     let Some(reference) = &spec.subnet else {
@@ -178,7 +174,7 @@ async fn additional_groups(
     network: &MachineNetwork,
     subnet_ids: &[String],
     own_vpc_id: Option<String>,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<Vec<String>, LookupError> {
     let mut ids = Vec::new();
     let mut references = spec.additional_security_groups.iter();
@@ -217,7 +213,7 @@ async fn vpc_of_subnets(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
     subnet_ids: &[String],
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<Option<String>, LookupError> {
     let of_network = network.vpc.as_ref().map(|vpc| vpc.id.clone());
     if subnet_ids.is_empty() || (of_network.is_some() && !spec.names_subnet()) {
@@ -313,7 +309,7 @@ impl OwnInterfaces {
     /// Looks up the interfaces that the spec names. `None` for a spec without any: its instance gets a new interface.
     pub(in crate::awsmachine) async fn resolve(
         spec: &AWSMachineSpec,
-        cloud: &dyn MachineCloud,
+        cloud: &dyn Reads,
     ) -> Result<Option<Self>, InterfaceError> {
         let ids = &spec.network_interfaces;
         if ids.is_empty() {
@@ -401,7 +397,7 @@ pub(in crate::awsmachine) fn capacity_source(spec: &AWSMachineSpec) -> Option<Ca
 /// then launches try the zones.
 pub(in crate::awsmachine) async fn capacity_zone(
     spec: &AWSMachineSpec,
-    cloud: &dyn MachineCloud,
+    cloud: &dyn Reads,
 ) -> Result<Option<CapacityZone>, Blocked> {
     let Some(source) = capacity_source(spec) else {
         return Ok(None);

@@ -2,7 +2,7 @@
 
 use capa_api::conditions::ConditionType;
 use capa_cloud::lookups::{InstanceLookup, LookupAnswer};
-use capa_cloud::{CloudError, Instance, MachineCloud, MachineKey, Query, Timing};
+use capa_cloud::{CloudError, Instance, InstanceLookups, MachineKey, Query, Timing};
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::ownership::MachineTags;
@@ -18,7 +18,7 @@ pub(in crate::awsmachine) const LOOKS_UP: &str =
 /// All instances with these tags, and all instances that were launched with this token, whatever their tags. The
 /// instances of the answer are compared again, because filters may be patterns.
 pub(in crate::awsmachine) async fn find(
-    cloud: &dyn MachineCloud,
+    cloud: &dyn InstanceLookups,
     tags: &MachineTags<'_>,
     client_token: Option<&str>,
 ) -> Result<Vec<Instance>, CloudError> {
@@ -40,7 +40,7 @@ pub(in crate::awsmachine) async fn find(
 
 /// All instances with these tags, by a lookup that other machines share. Its answer wakes the machine.
 pub(in crate::awsmachine) async fn find_with_others(
-    cloud: &dyn MachineCloud,
+    cloud: &dyn InstanceLookups,
     machine: &MachineKey,
     tags: &MachineTags<'_>,
     wanted: &InstanceLookup,
@@ -64,14 +64,17 @@ pub(in crate::awsmachine) async fn find_with_others(
 
 /// The instance with this id. The text must have the form of an instance id, because a pattern would match other
 /// instances.
-pub(in crate::awsmachine) async fn by_id(cloud: &dyn MachineCloud, id: &str) -> Result<Option<Instance>, CloudError> {
+pub(in crate::awsmachine) async fn by_id(
+    cloud: &dyn InstanceLookups,
+    id: &str,
+) -> Result<Option<Instance>, CloudError> {
     let found = cloud.find_instances(&Query::filter("instance-id", [id])).await?;
     Ok(found.into_iter().find(|instance| instance.id == id))
 }
 
 /// The instance that a call with this client token has launched.
 pub(in crate::awsmachine) async fn by_token(
-    cloud: &dyn MachineCloud,
+    cloud: &dyn InstanceLookups,
     token: &str,
 ) -> Result<Option<Instance>, CloudError> {
     if !is_token(token) {

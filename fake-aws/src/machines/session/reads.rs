@@ -3,14 +3,14 @@
 use async_trait::async_trait;
 use capa_cloud::limits::{CallRequest, Flow, Priority};
 use capa_cloud::session::confirmed_account;
-use capa_cloud::{CloudError, ClusterCloud, Found, MAX_TAGGED, Query, Read, Reads};
+use capa_cloud::{Account, CloudError, Found, MAX_TAGGED, Query, Read, Reads};
 use jiff::Timestamp;
 
 use super::{SimSession, Transport, describe_query};
 use crate::machines::client::Client;
 
 #[async_trait]
-impl<T: Transport> ClusterCloud for SimSession<T> {
+impl<T: Transport> Account for SimSession<T> {
     async fn account_id(&self) -> Result<String, CloudError> {
         let (account, _) = confirmed_account(self).await?;
         Ok(account)

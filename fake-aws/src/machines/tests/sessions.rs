@@ -16,7 +16,8 @@ use crate::machines::{CallDescription, Client, Ec2, Sessions, SimSession, Transp
 use capa_cloud::session::{MachineSession, Moment, SessionDriver, SessionKey, perform};
 use capa_cloud::targets::{Desired, Group, TargetInstance, TargetKind, TargetPolicy, TargetRequest, TargetUser};
 use capa_cloud::{
-    CloudError, ControlPlaneTarget, ErrorClass, InstanceState, LaunchRequest, MachineCloud, MachineKey, Query,
+    Account, CloudError, ControlPlaneTarget, ErrorClass, InstanceLifecycle, InstanceLookups, InstanceObserver,
+    InstanceState, LaunchRequest, LoadBalancerTargets, MachineKey, Query,
 };
 
 const ACCOUNT: &str = "111122223333";
