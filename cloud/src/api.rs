@@ -70,16 +70,13 @@ pub trait InstanceObserver: Send + Sync {
 pub trait InstanceLifecycle: Send + Sync {
     /// Requests the machine's turn to launch, before the launch is recorded: a machine that waits for its turn has no
     /// open attempt. Makes no call. The turn is reserved for the machine for some seconds, in which
-    /// [`InstanceLifecycle::launch`] uses it. Default: it is always the machine's turn.
+    /// [`InstanceLifecycle::launch`] uses it.
     ///
     /// # Errors
     /// [`CloudError::deferred`], which says when the turn comes.
-    fn reserve_launch(&self, _machine: &MachineKey) -> Result<(), CloudError> {
-        Ok(())
-    }
+    fn reserve_launch(&self, machine: &MachineKey) -> Result<(), CloudError>;
     /// Gives up the machine's turn to launch, or its place in the queue, so that other machines launch earlier.
-    /// Default: there is no queue.
-    fn release_launch(&self, _machine: &MachineKey) {}
+    fn release_launch(&self, machine: &MachineKey);
     /// Launches one instance. The informer then shows the instance.
     async fn launch(&self, machine: &MachineKey, request: &LaunchRequest) -> Result<Instance, CloudError>;
     /// Submits an instance for termination. The call to AWS follows soon and names other instances, too; it is not made

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capa_api::conditions::Reason;
 
-use crate::error_text::{self, Subject};
+use crate::error_text::{self, Fault, Parameter, Subject};
 
 /// The meaning of an error for the caller. The class depends on AWS's error *code* and not on the HTTP status: EC2
 /// reports insufficient capacity with HTTP 500.
@@ -104,6 +104,12 @@ impl CloudError {
     /// Whether AWS has refused the call because the identity lacks a permission. Such a call has done nothing.
     pub fn is_denial(&self) -> bool {
         self.code.as_deref().is_some_and(error_text::is_denial)
+    }
+
+    /// Whether the subnet of the call has no free address. Its zone may have capacity all the same.
+    pub fn is_of_full_subnet(&self) -> bool {
+        let subject = self.subject.as_deref();
+        matches!(subject, Some(Subject::Parameter { parameter: Parameter::Subnet, fault: Fault::Full, .. }))
     }
 
     /// A call without an answer, or with an unusable answer.

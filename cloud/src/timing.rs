@@ -173,6 +173,12 @@ impl Timing {
         if retries == 0 { self.capacity_retry } else { self.capacity_retry.max(self.refusal_retry_cap) }
     }
 
+    /// The time between two lookups of something whose creation is not confirmed, until its absence is proven.
+    #[must_use]
+    pub fn absence_interval(&self) -> Duration {
+        self.transition_interval * 6
+    }
+
     /// The wait before a call that AWS refused with a permanent error is repeated. `before` is the number of earlier
     /// refusals.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Warning events for conditions that become False, with the reason of the condition.
 
-use capa_api::conditions::{ConditionType, Reason};
+use capa_api::conditions::{self, ConditionType, Reason};
 use capa_runtime::reconcile::EventDraft;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -14,7 +14,7 @@ pub(crate) fn warnings(before: &[Condition], after: &[Condition]) -> Vec<EventDr
     };
     after
         .iter()
-        .filter(|condition| condition.status == "False")
+        .filter(|condition| conditions::is_false(condition))
         .filter(|condition| condition.type_ != ready || !repeats(&condition.reason))
         .filter(|condition| !condition.reason.parse().is_ok_and(Reason::is_expected))
         .filter(|condition| {

@@ -39,7 +39,7 @@ pub enum Capacity {
     /// EC2 had no capacity a moment ago: the subnet is avoided.
     Lacking,
     /// EC2 may have capacity again: the subnet is tried after the subnets without a recent lack of capacity.
-    Doubtful,
+    Uncertain,
 }
 
 /// Maximum number of security groups in a launch record. EC2 allows at most 16 on an interface.
@@ -57,7 +57,7 @@ pub struct Placement {
 }
 
 /// Chooses the subnet with the fewest machines of this cluster among the suitable subnets, ties by id, so that zones
-/// fill evenly. A subnet without a recent lack of capacity precedes subnets with [doubtful](Capacity::Doubtful)
+/// fill evenly. A subnet without a recent lack of capacity precedes subnets with [uncertain](Capacity::Uncertain)
 /// capacity. For a machine with a public address, a subnet that is known to be public precedes subnets that may be
 /// private. Returns [`Reason::InsufficientCapacity`] if all suitable subnets [lack](Capacity::Lacking) capacity.
 pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result<Placement, Problem> {
@@ -81,8 +81,8 @@ pub fn place(network: &MachineNetwork, request: &PlacementRequest<'_>) -> Result
         .iter()
         .filter(|subnet| capacity(subnet) != Some(&Capacity::Lacking))
         .min_by_key(|subnet| {
-            let is_doubtful = capacity(subnet).is_some();
-            (may_be_private(subnet), is_doubtful, machines(subnet), subnet.id.as_str())
+            let is_uncertain = capacity(subnet).is_some();
+            (may_be_private(subnet), is_uncertain, machines(subnet), subnet.id.as_str())
         })
         .ok_or_else(|| no_capacity(&fitting))?;
     Ok(Placement {
@@ -230,7 +230,7 @@ securityGroups: {all: [sg-0000000a], controlPlane: [sg-0000000b], worker: [sg-00
     #[test]
     fn a_subnet_that_lacked_capacity_is_tried_after_the_others() {
         let counts = BTreeMap::from([("subnet-0000000b".to_owned(), 9)]);
-        let mut capacity = BTreeMap::from([("subnet-0000000a".to_owned(), Capacity::Doubtful)]);
+        let mut capacity = BTreeMap::from([("subnet-0000000a".to_owned(), Capacity::Uncertain)]);
         let request = PlacementRequest { capacity: &capacity, ..worker(&counts) };
         assert_eq!(place(&network(), &request).unwrap().subnet_id, "subnet-0000000b");
         capacity.extend(lacking(&["subnet-0000000b"]));

@@ -171,7 +171,7 @@ fn input() -> impl Strategy<Value = PlacementInput> {
         vec(select(vec!["sg-0000000a", "sg-0000000d"]), 0..2),
         btree_map(
             (0_u8..8).prop_map(|id| format!("subnet-0000000{id}")),
-            select(vec![Capacity::Lacking, Capacity::Doubtful]),
+            select(vec![Capacity::Lacking, Capacity::Uncertain]),
             0..4,
         ),
     )
@@ -287,9 +287,9 @@ proptest! {
                 prop_assert!(suitable.iter().any(chosen));
                 prop_assert!(!input.lacks_capacity(&placement.subnet_id));
                 let may_be_private = |subnet: &NetworkSubnet| input.public_ip == Some(true) && subnet.public.is_none();
-                let is_doubtful = |id: &str| input.capacity.contains_key(id);
+                let is_uncertain = |id: &str| input.capacity.contains_key(id);
                 let rank =
-                    |subnet: &&NetworkSubnet| (may_be_private(subnet), is_doubtful(&subnet.id), of(&subnet.id));
+                    |subnet: &&NetworkSubnet| (may_be_private(subnet), is_uncertain(&subnet.id), of(&subnet.id));
                 let open = suitable.iter().filter(|subnet| !input.lacks_capacity(&subnet.id));
                 let best = suitable.iter().filter(|subnet| chosen(subnet)).map(rank).min();
                 prop_assert_eq!(open.map(rank).min(), best);

@@ -35,7 +35,10 @@ const PREFIXES: [&str; 24] = [
 /// The form of a UUID.
 const UUID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The same document with replacements for resource ids, account ids, and the ids in the ARNs and DNS names of load
+/// The public addresses of NAT gateways, which no rule needs.
+const PUBLIC_ADDRESSES: &str = "publicIps";
+
+/// The same document without public addresses of NAT gateways, and with replacements for resource ids, account ids, and the ids in the ARNs and DNS names of load
 /// balancers and target groups, wherever they stand in a text. An id gets the same replacement everywhere, so that
 /// rules have the same findings.
 pub fn redact(mut document: Value) -> Value {
@@ -50,7 +53,7 @@ fn replace(value: &mut Value, names: &mut HashMap<String, String>) {
         Value::Array(items) => items.iter_mut().for_each(|item| replace(item, names)),
         Value::Object(fields) => {
             let entries = std::mem::take(fields);
-            for (key, mut item) in entries {
+            for (key, mut item) in entries.into_iter().filter(|(key, _)| key != PUBLIC_ADDRESSES) {
                 replace(&mut item, names);
                 fields.insert(redacted(&key, names), item);
             }
@@ -128,11 +131,12 @@ mod tests {
             "key": "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
             "replica": "mrk-1234abcd12ab34cd56ef1234567890ab",
             "count": 3,
+            "publicIps": ["203.0.113.7"],
             "subnet-0a1b2c3d": "i-am-no-id",
         });
         let redacted = redact(document.clone());
         let text = redacted.to_string();
-        for id in ["0a1b2c3d", "123456789012", "0123456789abcdef", "1234567890", "1234abcd"] {
+        for id in ["0a1b2c3d", "123456789012", "0123456789abcdef", "1234567890", "1234abcd", "203.0.113"] {
             assert!(!text.contains(id), "{id}: {text}");
         }
         for word in ["eu-west-1a", "10.0.0.0/16", "targetgroup/api/", "i-am-no-id", "lies in"] {

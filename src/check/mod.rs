@@ -134,7 +134,7 @@ struct SavingFlags {
     #[arg(long, value_name = "FILE")]
     save_facts: Option<PathBuf>,
 
-    /// Replace the ids of resources and accounts in saved facts.
+    /// Replace the ids of resources and accounts in saved facts, and leave public addresses out.
     #[arg(long, requires = "save_facts")]
     redact: bool,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capa_api::cluster::AWSCluster;
-use capa_api::conditions::{ConditionType, Reason, find};
+use capa_api::conditions::{ConditionType, Reason, find, is_false};
 use capa_api::contract::{Cluster, ContractReference, Machine};
 use capa_api::identity::AWSClusterStaticIdentity;
 use capa_api::machine::AWSMachine;
@@ -365,7 +365,7 @@ fn clusters_with<K: IdentityObject>(
 
 fn lacks_identity(conditions: Option<&[Condition]>) -> bool {
     let condition = conditions.and_then(|conditions| find(conditions, ConditionType::IdentityReady));
-    condition.is_some_and(|condition| condition.status == "False")
+    condition.is_some_and(is_false)
 }
 
 /// The AWSCluster whose owner is this Cluster. The Cluster itself is deleted or names no AWSCluster.

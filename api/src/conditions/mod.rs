@@ -129,6 +129,11 @@ pub fn holds(conditions: &[Condition], condition: ConditionType) -> bool {
     find(conditions, condition).is_some_and(|entry| entry.status == ConditionStatus::True.to_string())
 }
 
+/// Whether the status of a condition is False.
+pub fn is_false(condition: &Condition) -> bool {
+    condition.status == ConditionStatus::False.to_string()
+}
+
 /// Whether the condition is True for this generation of its object.
 pub fn holds_for(conditions: &[Condition], condition: ConditionType, generation: Option<i64>) -> bool {
     let current = find(conditions, condition).is_some_and(|entry| entry.observed_generation == generation);

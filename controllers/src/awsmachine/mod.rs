@@ -1,9 +1,11 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
-//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion). A flow uses only plans and
-//! lookups from the folder of another flow.
+//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion), one after the other. A flow
+//! uses plans, lookups and records from the folder of another one; the launch drives the host and the secrets that
+//! precede its call.
 
+mod client_token;
 mod context;
 mod controller;
 mod deletion;
@@ -31,6 +33,7 @@ use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 
+use self::client_token::search_token;
 use self::deletion::plan::{Abandonment, abandonment};
 use self::deletion::{Ended, Found};
 use self::inputs::location;
@@ -65,8 +68,8 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
     }
     let mut scope = MachineScope::new(machine, owners);
     if scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some() {
-        let search_token = scope::search_token(&scope.machine);
-        context.memory.end_search(scope.uid(), &search_token);
+        let search_token = search_token(&scope.machine);
+        context.memory.launches().end_search(scope.uid(), &search_token);
     }
     let flow =
         if deleting { Box::pin(delete(&mut scope, context)).await } else { Box::pin(run(&mut scope, context)).await };
@@ -91,7 +94,10 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
             let waits = Outcome::done(scope.machine).with_events(recorded).with_next(next);
             return Ok(waits.because(why));
         }
-        Err(FlowError::Blocked(blocked)) => refusal::finish_blocked(&mut scope, blocked, context),
+        Err(FlowError::Blocked(blocked)) => {
+            let blocked = refusal::record(&scope, blocked, context);
+            scope.finish_with(blocked.condition, blocked.next);
+        }
         Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),
     }
     if deleting && let Abandonment::Mismatch(why) = abandonment(&scope.machine) {

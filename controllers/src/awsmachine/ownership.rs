@@ -14,6 +14,8 @@ use jiff::SignedDuration;
 use kube::Resource as _;
 use thiserror::Error;
 
+use super::client_token::attempt_number;
+
 /// The most by which the clock of the manager, which dates a recorded call, may be ahead of the clock of EC2, which
 /// dates the launch. With a clock that is further ahead, the instance of a call counts as that of an earlier one.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
@@ -161,13 +163,6 @@ pub fn claimed_instances(machine: &AWSMachine) -> Vec<String> {
     ids.sort();
     ids.dedup();
     ids
-}
-
-/// The number of the attempt in a client token of the AWSMachine with this UID. `None` for any other token.
-pub(super) fn attempt_number(client_token: &str, uid: &str) -> Option<u32> {
-    let number = client_token.strip_prefix(uid).filter(|_| !uid.is_empty())?;
-    let number: i32 = number.strip_prefix('-')?.parse().ok()?;
-    u32::try_from(number).ok()
 }
 
 /// Whether the call of a launch record launched the instance. A record that follows a restored backup may use the token

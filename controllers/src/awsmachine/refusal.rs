@@ -69,7 +69,7 @@ pub(super) fn concerns_kind(error: &CloudError) -> bool {
 /// # Errors
 /// The refusal, unless EC2 accepts launches of the kind by now.
 pub(super) fn await_kind(scope: &MachineScope, kind: LaunchKind, context: &MachineContext) -> Result<(), Blocked> {
-    if context.memory.is_kind_accepted(kind) {
+    if context.memory.kinds().is_accepted(kind) {
         return Ok(());
     }
     let (refusals, now) = (context.memory.refusals(), context.kubernetes.uptime());
@@ -95,10 +95,23 @@ fn of_kind(kind: LaunchKind) -> CallFingerprint {
     CallFingerprint::of(&"launch of its kind", &kind)
 }
 
-/// The inputs of a lookup for a deletion, or of the termination of an instance. Each instance is a call of its own,
-/// because AWS may allow the termination of one and refuse that of another.
-pub(super) fn of_deletion(instance_id: Option<&str>, location: &InstanceLocation) -> CallFingerprint {
-    CallFingerprint::of(&("deletion", instance_id), &credentials_and_region(location))
+/// A call of a deletion. Each instance and each host is a call of its own, because AWS may allow the end of one and
+/// refuse that of another.
+#[derive(Hash)]
+pub(super) enum DeletionCall<'a> {
+    /// The lookup of the machine's instances.
+    Lookup,
+    /// The termination of the instance with this id.
+    Terminate(&'a str),
+    /// The release of the host with this id.
+    ReleaseHost(&'a str),
+    /// The release of the machine's Elastic IPs.
+    ReleaseAddresses,
+}
+
+/// The inputs of a call of a deletion.
+pub(super) fn of_deletion(call: &DeletionCall<'_>, location: &InstanceLocation) -> CallFingerprint {
+    CallFingerprint::of(&("deletion", call), &credentials_and_region(location))
 }
 
 /// The inputs of the allocation and the association of an Elastic IP.
@@ -127,12 +140,6 @@ pub(super) fn await_change(
         None => Ok(()),
         Some(refusal) => Err(Blocked::new(refusal.condition, refusal.next)),
     }
-}
-
-/// Ends the pass with what blocks it, and records a permanent error.
-pub(super) fn finish_blocked(scope: &mut MachineScope, blocked: Blocked, context: &MachineContext) {
-    let blocked = record(scope, blocked, context);
-    scope.finish_blocked(blocked);
 }
 
 /// Records a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is

@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate};
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, AWSMachineStatus};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, MachineKey};
 use capa_network::Merged;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::launch::record::{IllegalTransition, LaunchEvent, transition};
+use super::launch::protocol::{IllegalTransition, LaunchEvent, transition};
 use super::ownership::{MachineTags, OwnerProblem};
 use crate::call_fingerprint::CallFingerprint;
 use crate::kubernetes_api::{BeingRead, KubernetesError};
@@ -94,11 +94,6 @@ impl MachineScope {
         self.next = next;
     }
 
-    /// Ends the pass with what blocks it.
-    pub(super) fn finish_blocked(&mut self, blocked: Blocked) {
-        self.finish_with(blocked.condition, blocked.next);
-    }
-
     /// Appends a text to the message of a condition that the pass has set.
     pub(super) fn append_to_message(&mut self, condition: ConditionType, text: &str) {
         let set = self.conditions.iter_mut().find(|update| update.condition == condition);
@@ -137,6 +132,16 @@ impl MachineScope {
         self.status.has_run == Some(true) || self.status.provisioned() || provider_id.is_some_and(|id| !id.is_empty())
     }
 
+    /// Whether the launch record is lost, as after a restore or a move.
+    pub(super) fn has_lost_record(&self) -> bool {
+        matches!(self.status.launch, None | Some(LaunchRecord::Unreadable(_)))
+    }
+
+    /// Whether the launch record shows no attempt: there is none, or EC2 was never asked.
+    pub(super) fn has_no_attempt(&self) -> bool {
+        matches!(self.status.launch, None | Some(LaunchRecord::Planned))
+    }
+
     pub(super) fn uid(&self) -> &str {
         self.machine.metadata.uid.as_deref().unwrap_or_default()
     }
@@ -158,11 +163,6 @@ impl MachineScope {
 /// The event that a machine has an instance now that none of its recorded calls launched.
 pub(super) fn adoption_event(id: &str) -> EventDraft {
     EventDraft::normal("InstanceAdopted", format!("adopted instance {id}"))
-}
-
-/// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
-pub(super) fn search_token(machine: &AWSMachine) -> String {
-    format!("{}-0", machine.metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// The key of the machine in the instance informer.

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
-use capa_api::machine::LaunchRecord;
 use capa_api::network::NetworkBootstrapBucket;
 use capa_cloud::{CloudError, ErrorClass, Instance, StoredSecret};
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::client_token::uid_in;
 use super::context::MachineContext;
 use super::deletion::plan::DependentResource;
 use super::inputs::location::{self, InstanceLocation};
@@ -46,14 +46,14 @@ enum Left {
 /// before.
 pub(super) async fn store(
     scope: &MachineScope,
-    of_launch: &LaunchSecrets,
+    launch_secrets: &LaunchSecrets,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
-    let data = inputs_of(of_launch, location);
+    let data = inputs_of(launch_secrets, location);
     // If a part waits for its turn, the next pass continues with that part.
     let known = context.memory.stored_parts(scope.uid(), data);
-    for (part, secret) in of_launch.parts.iter().enumerate().skip(known.unwrap_or_default()) {
+    for (part, secret) in launch_secrets.parts.iter().enumerate().skip(known.unwrap_or_default()) {
         // The pass may be cancelled while the call is under way.
         context.memory.forget_stored(scope.uid());
         if let Err(error) = location.cloud.store_secret(&scope.key(), secret).await {
@@ -69,23 +69,23 @@ pub(super) async fn store(
 }
 
 /// Whether the status records data in the store of this launch.
-pub(super) fn is_recorded(scope: &MachineScope, of_launch: &LaunchSecrets) -> bool {
-    of_launch.record.recorded_like(&scope.status).is_some()
+pub(super) fn is_recorded(scope: &MachineScope, launch_secrets: &LaunchSecrets) -> bool {
+    launch_secrets.record.recorded_like(&scope.status).is_some()
 }
 
 /// Remembers that no part of the bootstrap data is stored, because its record is new.
 pub(super) fn nothing_is_stored(
     scope: &MachineScope,
-    of_launch: &LaunchSecrets,
+    launch_secrets: &LaunchSecrets,
     location: &InstanceLocation,
     context: &MachineContext,
 ) {
-    context.memory.stored(scope.uid(), inputs_of(of_launch, location), 0);
+    context.memory.stored(scope.uid(), inputs_of(launch_secrets, location), 0);
 }
 
 /// The fingerprint of the bootstrap data of a launch. The user data contains the digest and the location of the data.
-fn inputs_of(of_launch: &LaunchSecrets, location: &InstanceLocation) -> CallFingerprint {
-    CallFingerprint::of(&"bootstrap data", &(&location.account_id, of_launch.user_data.expose()))
+fn inputs_of(launch_secrets: &LaunchSecrets, location: &InstanceLocation) -> CallFingerprint {
+    CallFingerprint::of(&"bootstrap data", &(&location.account_id, launch_secrets.user_data.expose()))
 }
 
 fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, context: &MachineContext) -> Blocked {
@@ -200,8 +200,7 @@ pub(super) async fn format_and_bucket(
 /// The recorded data, or what a machine without a readable launch record may have.
 async fn recorded_or_assumed(scope: &MachineScope, context: &MachineContext) -> Result<Vec<KeptData>, FlowError> {
     let recorded = KeptData::all(&scope.status);
-    let is_lost = matches!(scope.status.launch, None | Some(LaunchRecord::Unreadable(_)));
-    if !recorded.is_empty() || !is_lost {
+    if !recorded.is_empty() || !scope.has_lost_record() {
         return Ok(recorded);
     }
     let (format, bucket) = format_and_bucket(scope, context).await?;
@@ -233,8 +232,7 @@ pub(super) fn recover(
     format: Option<Format>,
     bucket: Option<&NetworkBootstrapBucket>,
 ) {
-    let uid = client_token.rsplit_once('-').map(|(uid, _)| uid);
-    let Some(uid) = uid.filter(|_| KeptData::all(&scope.status).is_empty()) else {
+    let Some(uid) = uid_in(client_token).filter(|_| KeptData::all(&scope.status).is_empty()) else {
         return;
     };
     for kept in assumed(scope, uid, format, bucket) {
@@ -293,12 +291,12 @@ async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &Machi
 /// data that earlier attempts have stored at the same location. Data that they have stored elsewhere is deleted.
 pub(super) async fn record(
     scope: &mut MachineScope,
-    of_launch: &LaunchSecrets,
+    launch_secrets: &LaunchSecrets,
     valid_from: Option<Time>,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let mut record = of_launch.record.clone();
+    let mut record = launch_secrets.record.clone();
     match record.recorded_like(&scope.status) {
         Some(earlier) if is_elsewhere(&earlier, &location.account_id) => report_left(scope, &earlier, Left::Elsewhere),
         Some(earlier) if !record.takes_in(&earlier) => delete_earlier(scope, &earlier, context).await?,

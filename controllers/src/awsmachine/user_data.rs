@@ -16,12 +16,12 @@ use crate::launching::presigning::Presigning;
 use crate::launching::storage::LaunchSecrets;
 use crate::launching::{bootstrap_secret, objects};
 
-/// The bootstrap data of the machine, from its bootstrap Secret.
+/// The bootstrap data of the machine, from its bootstrap Secret, with its format.
 pub(super) async fn bootstrap_data(
     scope: &MachineScope,
     owner: &Machine,
     context: &MachineContext,
-) -> Result<BootstrapData, FlowError> {
+) -> Result<(BootstrapData, Option<Format>), FlowError> {
     let Some(name) = owner.bootstrap_secret_name() else {
         let message = "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)";
         let waiting = ConditionType::BootstrapDataReady.is_false(Reason::WaitingForBootstrapData, message);
@@ -38,7 +38,9 @@ pub(super) async fn bootstrap_data(
     if let Some(secret) = &secret {
         bootstrap_secret::validate(secret, owner.spec.bootstrap.config_ref.as_ref()).map_err(unusable)?;
     }
-    Ok(bootstrap::bootstrap_data(&scope.machine.spec, secret.as_ref(), name).map_err(unusable)?)
+    let spec = &scope.machine.spec;
+    let data = bootstrap::bootstrap_data(spec, secret.as_ref(), name).map_err(unusable)?;
+    Ok((data, secret.and_then(|secret| bootstrap::format_of(spec, &secret))))
 }
 
 /// The format of the machine's bootstrap data; `None` if its Secret is gone, or cannot be read.

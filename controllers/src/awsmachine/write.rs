@@ -5,7 +5,7 @@ use capa_api::meta;
 
 use super::context::MachineContext;
 use super::inputs::location;
-use super::launch::record::{IllegalTransition, LaunchEvent};
+use super::launch::protocol::{IllegalTransition, LaunchEvent};
 use super::ownership::AdoptAnnotation;
 use super::scope::{FlowError, MachineScope};
 use super::status;

@@ -12,7 +12,7 @@ impl Process {
         BTreeMap::from([
             ("sessions", self.manager.state().sessions.entries()),
             ("launches", memory.entries()),
-            ("shortages", memory.shortages()),
+            ("shortages", memory.shortage_entries()),
             ("lookups", clusters.lookups.entries()),
             ("warnings", clusters.warnings.entries()),
             ("writes", self.manager.writes.entries()),

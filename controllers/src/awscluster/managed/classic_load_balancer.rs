@@ -11,7 +11,7 @@ use super::attachments::{self, Shown};
 use super::classic_balancer::WantedClassicLoadBalancer;
 use super::endpoint::{self, Address};
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, Presence};
 use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
@@ -84,7 +84,7 @@ fn shown<'a>(scene: &Scene<'a>, name: &str) -> Option<&'a ClassicLoadBalancer> {
 /// The address that can become the endpoint, once the load balancer takes connections.
 pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
     let wanted = scene.inputs.classic_load_balancer.as_ref()?;
-    let Standing::Shown(name) = scene.standing(&wanted.target) else {
+    let Presence::Shown(name) = scene.presence(&wanted.target) else {
         return None;
     };
     let balancer = shown(scene, name)?;

@@ -2,7 +2,7 @@
 
 use capa_api::conditions::{ConditionStatus, ConditionUpdate, Reason};
 
-use super::ledger::Standing;
+use super::ledger::Presence;
 use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::planners;
@@ -39,7 +39,7 @@ fn badness(update: &ConditionUpdate) -> (u8, bool) {
 impl Planner {
     /// Whether there is anything to say about the resource.
     fn applies(&self, scene: &Scene<'_>, plan: &Plan) -> bool {
-        let may_be_there = |target: &Ref| scene.standing(target) != Standing::Absent;
+        let may_be_there = |target: &Ref| scene.presence(target) != Presence::Absent;
         let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).any(may_be_there);
         let mut problems = plan.problems.iter();
         !self.is_optional

@@ -3,7 +3,7 @@
 use capa_cloud::ec2::security_group::{Call, Rule, Source};
 
 use super::ingress::known;
-use super::ledger::Standing;
+use super::ledger::Presence;
 use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Kind};
 
@@ -15,7 +15,7 @@ const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// Removes the rules that AWS has created, if the spec asks for it. Rules of the user stay, as with CAPA.
 pub(super) fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     let vpc = &scene.inputs.vpc;
-    let Standing::Shown(id) = scene.standing(&vpc.target) else {
+    let Presence::Shown(id) = scene.presence(&vpc.target) else {
         return;
     };
     let mut groups = scene.seen.ec2.security_groups.shown().into_iter().flatten();

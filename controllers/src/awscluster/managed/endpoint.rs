@@ -3,7 +3,7 @@
 use capa_api::conditions::Reason;
 
 use super::inputs::Inputs;
-use super::ledger::Standing;
+use super::ledger::Presence;
 use super::plan::{Plan, Scene};
 use super::reference::{Kind, Ref};
 
@@ -64,8 +64,8 @@ fn former<'a>(scene: &'a Scene<'_>) -> Option<&'a Ref> {
 /// The cluster keeps that load balancer, so `target` must not replace it.
 pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
     let others = scene.inputs.endpoint_load_balancers.iter().chain(holder(scene)).chain(former(scene));
-    let mut standings = others.filter(|other| *other != target).map(|other| scene.standing(other));
-    standings.any(Standing::may_exist)
+    let mut presences = others.filter(|other| *other != target).map(|other| scene.presence(other));
+    presences.any(Presence::may_exist)
 }
 
 /// Adds a problem for the missing `target` if the published endpoint is the address of a load balancer, because a new

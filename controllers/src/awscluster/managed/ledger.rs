@@ -59,7 +59,7 @@ pub(crate) enum IsOwned {
 
 /// The state of a resource after an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing<'a> {
+pub(crate) enum Presence<'a> {
     /// The resource was never requested, or AWS has refused to create it.
     Absent,
     /// A call may have created the resource, and AWS does not show it yet.
@@ -74,7 +74,7 @@ pub(crate) enum Standing<'a> {
     Vanished(&'a str),
 }
 
-impl Standing<'_> {
+impl Presence<'_> {
     /// Whether the resource exists, or may exist.
     pub(crate) fn may_exist(self) -> bool {
         !matches!(self, Self::Absent | Self::Vanished(_))
@@ -215,21 +215,21 @@ impl Ledger {
     }
 
     /// The state of a resource after the observation with which the ledger was compared.
-    pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
+    pub(crate) fn presence(&self, target: &Ref) -> Presence<'_> {
         let Some(entry) = self.entries.get(target) else {
-            return Standing::Absent;
+            return Presence::Absent;
         };
         let may_be_hidden = self.may_be_hidden(entry);
         match &entry.id {
             Some(id) => match entry.shown {
                 // AWS may show the tags of a new resource later than the resource.
-                Some(IsOwned::No) if !may_be_hidden => Standing::Foreign(id),
-                Some(_) => Standing::Shown(id),
-                None if may_be_hidden => Standing::Hidden(id),
-                None => Standing::Vanished(id),
+                Some(IsOwned::No) if !may_be_hidden => Presence::Foreign(id),
+                Some(_) => Presence::Shown(id),
+                None if may_be_hidden => Presence::Hidden(id),
+                None => Presence::Vanished(id),
             },
-            None if may_be_hidden => Standing::Open,
-            None => Standing::Absent,
+            None if may_be_hidden => Presence::Open,
+            None => Presence::Absent,
         }
     }
 

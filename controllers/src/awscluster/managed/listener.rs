@@ -5,7 +5,7 @@ use capa_cloud::elb::Listener;
 use capa_cloud::elb::listener::Call;
 
 use super::balancers::{WantedListener, WantedLoadBalancer};
-use super::ledger::Standing;
+use super::ledger::Presence;
 use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Ref};
 
@@ -32,7 +32,7 @@ fn forwards_to(listener: &Listener, group: &str) -> bool {
 /// Creates the listeners of a load balancer, corrects them, and removes those of the cluster that the spec does not
 /// name.
 pub(super) fn keep(scene: &Scene<'_>, balancer: &WantedLoadBalancer, plan: &mut Plan) {
-    let Standing::Shown(arn) = scene.standing(&balancer.target) else {
+    let Presence::Shown(arn) = scene.presence(&balancer.target) else {
         for wanted in &balancer.listeners {
             create(balancer, wanted, plan);
         }

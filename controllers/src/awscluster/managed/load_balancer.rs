@@ -13,7 +13,7 @@ use super::attributes::differing;
 use super::balancers::WantedLoadBalancer;
 use super::endpoint::{self, Address};
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, Presence};
 use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
@@ -145,7 +145,7 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
 /// target groups.
 fn wait_for_an_observation(scene: &Scene<'_>, plan: &mut Plan) {
     let recorded = scene.recorded(&[Kind::LoadBalancer, Kind::TargetGroup]);
-    let may_exist = |target: &&Ref| scene.standing(target) != Standing::Absent;
+    let may_exist = |target: &&Ref| scene.presence(target) != Presence::Absent;
     for target in recorded.iter().filter(|_| scene.is_deleted).filter(may_exist) {
         plan.wait(target, Reason::Deleting, "AWS does not show whether it exists");
     }
@@ -161,7 +161,7 @@ pub(super) fn shown<'a>(scene: &Scene<'a>, arn: &str) -> Option<&'a LoadBalancer
 pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
     let mut all = scene.inputs.load_balancers.iter();
     let wanted = all.find(|balancer| balancer.is_endpoint)?;
-    let Standing::Shown(arn) = scene.standing(&wanted.target) else {
+    let Presence::Shown(arn) = scene.presence(&wanted.target) else {
         return None;
     };
     let balancer = shown(scene, arn)?;

@@ -50,7 +50,7 @@ pub(super) fn allocate(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mu
 /// balancer.
 pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
     let mut users = scene.recorded(&[Kind::LoadBalancer]);
-    users.retain(|user| scene.standing(user).may_exist());
+    users.retain(|user| scene.presence(user).may_exist());
     for (target, id) in elastic_ip::deletable(scene, Kind::LoadBalancerAddress, plan) {
         let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
         let shown = addresses.find(|address| address.allocation_id == id);

@@ -11,7 +11,7 @@ use capa_cloud::managed::Observed;
 
 use super::elastic_ip;
 use super::inputs::{Inputs, WantedNatGateway};
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, Presence};
 use super::plan::{Plan, Scene, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
@@ -159,13 +159,13 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
         return delete(scene, plan);
     }
     for wanted in &scene.inputs.nat_gateways {
-        match scene.standing(&wanted.target) {
-            Standing::Hidden(_) => plan.wait(&wanted.target, Reason::Creating, "AWS does not show the NAT gateway"),
-            Standing::Foreign(id) => {
+        match scene.presence(&wanted.target) {
+            Presence::Hidden(_) => plan.wait(&wanted.target, Reason::Creating, "AWS does not show the NAT gateway"),
+            Presence::Foreign(id) => {
                 plan.problem(&wanted.target, Reason::NotOwned, scene.inputs.names.lacks_tag(id));
             }
-            Standing::Shown(id) => keep(scene, wanted, id, plan),
-            Standing::Absent | Standing::Open | Standing::Vanished(_) => make(scene, wanted, plan),
+            Presence::Shown(id) => keep(scene, wanted, id, plan),
+            Presence::Absent | Presence::Open | Presence::Vanished(_) => make(scene, wanted, plan),
         }
     }
     name_doubles(scene, plan);
@@ -203,7 +203,7 @@ fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// The recorded gateway, if AWS shows it with the tag of the cluster, and has not deleted it.
 fn shown<'a>(scene: &Scene<'a>, target: &Ref) -> Option<&'a NatGateway> {
-    let Standing::Shown(id) = scene.standing(target) else {
+    let Presence::Shown(id) = scene.presence(target) else {
         return None;
     };
     live(scene.seen)?.find(|gateway| gateway.id == id)
@@ -237,7 +237,7 @@ fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
     allocate(scene, wanted, plan);
     let target = &wanted.target;
     let is_repeat = scene.ledger.client_token(target).is_some();
-    if scene.standing(target) == Standing::Open && !is_repeat {
+    if scene.presence(target) == Presence::Open && !is_repeat {
         return plan.wait(target, Reason::Creating, "AWS does not show the NAT gateway");
     }
     if !is_repeat {

@@ -8,7 +8,7 @@ use capa_api::conditions::Reason;
 use capa_cloud::managed::{Call, Effect, Observed, Repeat, Seen};
 
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, Presence};
 use super::problem::Problem;
 use super::reference::{Id, Kind, Ref};
 
@@ -88,8 +88,8 @@ pub(crate) struct Scene<'a> {
 
 impl Scene<'_> {
     /// The state of a resource.
-    pub(crate) fn standing(&self, target: &Ref) -> Standing<'_> {
-        self.ledger.standing(target)
+    pub(crate) fn presence(&self, target: &Ref) -> Presence<'_> {
+        self.ledger.presence(target)
     }
 
     /// Whether AWS did not show resources of the VPC that may exist. Without a VPC, no resource exists.
@@ -131,37 +131,37 @@ impl Scene<'_> {
     /// Whether a wanted resource exists. The plan gets a wait for a resource that AWS may not show yet, and a problem
     /// for one that is not proven to belong to the cluster.
     pub(crate) fn wanted(&self, target: &Ref, plan: &mut Plan) -> Option<Wanted<'_>> {
-        match self.standing(target) {
-            Standing::Absent | Standing::Vanished(_) => Some(Wanted::Missing),
-            Standing::Open | Standing::Hidden(_) => {
+        match self.presence(target) {
+            Presence::Absent | Presence::Vanished(_) => Some(Wanted::Missing),
+            Presence::Open | Presence::Hidden(_) => {
                 plan.wait(target, Reason::Creating, "AWS does not show it yet");
                 None
             }
-            Standing::Foreign(id) => {
+            Presence::Foreign(id) => {
                 plan.problem(target, Reason::NotOwned, self.inputs.names.lacks_tag(id));
                 None
             }
-            Standing::Shown(id) => Some(Wanted::Shown(id)),
+            Presence::Shown(id) => Some(Wanted::Shown(id)),
         }
     }
 
     /// The id of a resource that can be deleted. Resources of the user never can. The plan gets a wait for a resource
     /// that may exist, and a problem for one that is not proven to belong to the cluster.
     pub(crate) fn deletable(&self, target: &Ref, plan: &mut Plan) -> Option<&str> {
-        match self.standing(target) {
+        match self.presence(target) {
             _ if self.ledger.is_shared(target) => None,
-            Standing::Absent | Standing::Vanished(_) => None,
-            Standing::Open | Standing::Hidden(_) => {
+            Presence::Absent | Presence::Vanished(_) => None,
+            Presence::Open | Presence::Hidden(_) => {
                 let what = target.kind.in_words();
                 let message = format!("AWS may not show the {what} yet that it was asked to create");
                 plan.wait(target, Reason::Deleting, message);
                 None
             }
-            Standing::Foreign(id) => {
+            Presence::Foreign(id) => {
                 plan.problem(target, Reason::NotOwned, self.inputs.names.lacks_tag(id));
                 None
             }
-            Standing::Shown(id) => Some(id),
+            Presence::Shown(id) => Some(id),
         }
     }
 }

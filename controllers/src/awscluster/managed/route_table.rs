@@ -8,7 +8,7 @@ use capa_cloud::ec2::route_table::{ANYWHERE, Call, NewRouteTarget};
 use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet};
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, Presence};
 use super::plan::{Plan, Scene, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
@@ -100,12 +100,12 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     }
     for subnet in &scene.inputs.subnets {
         let target = &table_of(subnet);
-        match scene.standing(target) {
-            Standing::Open if scene.ledger.client_token(target).is_none() => not_shown(target, plan),
-            Standing::Hidden(_) => not_shown(target, plan),
-            Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-            Standing::Absent | Standing::Open | Standing::Vanished(_) => create(scene, subnet, target, plan),
-            Standing::Shown(id) => keep(scene, subnet, id, plan),
+        match scene.presence(target) {
+            Presence::Open if scene.ledger.client_token(target).is_none() => not_shown(target, plan),
+            Presence::Hidden(_) => not_shown(target, plan),
+            Presence::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+            Presence::Absent | Presence::Open | Presence::Vanished(_) => create(scene, subnet, target, plan),
+            Presence::Shown(id) => keep(scene, subnet, id, plan),
         }
     }
 }
@@ -208,7 +208,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         let mut after = vec![];
         for association in of_table.flat_map(|table| &table.associations) {
             let subnet = scene.ledger.with_id(&association.subnet_id);
-            let is_own = subnet.is_some_and(|subnet| !matches!(scene.standing(subnet), Standing::Foreign(_)));
+            let is_own = subnet.is_some_and(|subnet| !matches!(scene.presence(subnet), Presence::Foreign(_)));
             if !is_own {
                 let message = format!(
                     "{id} is also that of {}, which is not this cluster's: remove the association",

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule, known};
 use super::inputs::brought::table_of;
 use super::inputs::{Inputs, WantedSecurityGroup};
-use super::ledger::{IsOwned, Ledger, Standing};
+use super::ledger::{IsOwned, Ledger, Presence};
 use super::plan::{Plan, Scene, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
@@ -87,7 +87,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     // A name is unique in a VPC, so the group that has it now replaces one that is gone.
     for wanted in own(inputs) {
         let name = inputs.names.security_group(wanted.role);
-        let is_gone = matches!(ledger.standing(&wanted.target), Standing::Vanished(_));
+        let is_gone = matches!(ledger.presence(&wanted.target), Presence::Vanished(_));
         let current = groups.iter().find(|group| group.name == name);
         if let Some(group) = current.filter(|group| is_gone && inputs.names.owns(&group.tags)) {
             ledger.assign(&wanted.target, &group.id);
@@ -285,7 +285,7 @@ fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Sou
 fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
     let wanted = scene.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
     let is_in_use = |address: &&Ref| {
-        let Standing::Shown(id) = scene.standing(address) else {
+        let Presence::Shown(id) = scene.presence(address) else {
             return false;
         };
         nat_gateway::user_of(scene.seen, id).is_some()

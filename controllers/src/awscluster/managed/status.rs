@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::cluster::AWSCluster;
 use capa_api::cluster::status::AWSClusterStatus;
 use capa_api::common::Initialization;
-use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds};
+use capa_api::conditions::{self, ConditionStatus, ConditionType, ConditionUpdate, Reason, find, holds, is_false};
 use capa_api::meta;
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
@@ -130,7 +130,7 @@ impl Summary {
         let waits = self.updates.iter().filter(|update| update.status == ConditionStatus::False);
         let since = waits.filter_map(|update| {
             let condition = find(before, update.condition)?;
-            (condition.status == "False").then_some(condition.last_transition_time.0)
+            is_false(condition).then_some(condition.last_transition_time.0)
         });
         let age = since.max().and_then(|since| now.duration_since(since).try_into().ok());
         let age: Duration = age.unwrap_or_default();

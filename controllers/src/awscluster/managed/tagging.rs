@@ -8,7 +8,7 @@ use capa_cloud::managed::{Call, Observed};
 use capa_cloud::{ec2, elb};
 
 use super::inputs::Inputs;
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, Presence};
 use super::names::MAX_TAGS;
 use super::plan::{Plan, Scene, Why};
 use super::planner::Planner;
@@ -67,7 +67,7 @@ pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
     for (target, wanted) in (planner.tags)(scene.inputs) {
         // A route table has the name of its subnet.
         let has_problem = plan.problems.iter().any(|problem| problem.target.name == target.name);
-        let Standing::Shown(id) = scene.standing(&target) else {
+        let Presence::Shown(id) = scene.presence(&target) else {
             continue;
         };
         if has_problem || scene.ledger.is_shared(&target) {

@@ -8,7 +8,7 @@ use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 use capa_cloud::managed::{Observed, Seen};
 
 use super::inputs::Inputs;
-use super::ledger::{IsOwned, Ledger, Standing};
+use super::ledger::{IsOwned, Ledger, Presence};
 use super::plan::{Plan, Scene, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind};
@@ -71,16 +71,16 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     if let Some(brought) = &scene.inputs.vpc.brought {
         return check(scene, brought, vpcs, plan);
     }
-    let standing = scene.standing(target);
+    let presence = scene.presence(target);
     if let Some(of_capa) = &scene.inputs.vpc.of_capa
-        && matches!(standing, Standing::Absent | Standing::Open)
+        && matches!(presence, Presence::Absent | Presence::Open)
     {
         return find(scene, of_capa, plan);
     }
     if scene.inputs.vpc.is_unproven {
         return report_unproven(scene, vpcs, plan);
     }
-    if matches!(standing, Standing::Absent | Standing::Open) && vpcs.len() > 1 {
+    if matches!(presence, Presence::Absent | Presence::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
         let message = format!(
             "several VPCs have the tag that makes the cluster {} their owner: {}; remove the tag from those that are not \
@@ -93,8 +93,8 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
     if scene.is_deleted {
         return delete(scene, plan);
     }
-    match standing {
-        Standing::Absent => {
+    match presence {
+        Presence::Absent => {
             let call = Call::<Id>::CreateVpc {
                 cidr_block: scene.inputs.vpc.cidr_block.clone(),
                 tags: scene.inputs.vpc.tags.clone(),
@@ -103,18 +103,18 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             let problems = scene.inputs.problems.iter().map(|problem| problem.target.clone());
             plan.step_after(target, Why::Missing, call, problems);
         }
-        Standing::Open | Standing::Hidden(_) => {
+        Presence::Open | Presence::Hidden(_) => {
             plan.wait(target, Reason::Creating, "AWS does not show the VPC");
         }
-        Standing::Vanished(id) => {
+        Presence::Vanished(id) => {
             let message = format!(
                 "{id} does not exist any more, and a VPC with other subnets would not be the same network: delete the \
                  Cluster, and create it again"
             );
             plan.problem(target, Reason::NotFound, message);
         }
-        Standing::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Standing::Shown(id) => keep(scene, id, plan),
+        Presence::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
+        Presence::Shown(id) => keep(scene, id, plan),
     }
 }
 
@@ -123,10 +123,10 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
 fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     let names = &scene.inputs.names;
     let target = &scene.inputs.vpc.target;
-    match (vpcs.iter().find(|vpc| vpc.id == brought), scene.standing(target)) {
+    match (vpcs.iter().find(|vpc| vpc.id == brought), scene.presence(target)) {
         // A deleted cluster for which nothing was created ends, whoever owns the VPC.
         _ if scene.is_deleted && !scene.inputs.has_begun => {}
-        (Some(vpc), Standing::Absent | Standing::Open) if names.owns(&vpc.tags) => {
+        (Some(vpc), Presence::Absent | Presence::Open) if names.owns(&vpc.tags) => {
             let message = format!(
                 "{brought} has the tag {tag} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If it \
                  was made for this cluster, set {tag}: owned in network.vpc.tags: it is deleted with the cluster then",
@@ -136,7 +136,7 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
         }
         (Some(_), _) => {}
         (None, _) if scene.is_deleted => {}
-        (None, Standing::Hidden(_)) => {
+        (None, Presence::Hidden(_)) => {
             let message = format!("AWS does not show {brought} at the moment");
             plan.wait(target, Reason::NotFound, message);
         }
@@ -166,7 +166,7 @@ fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
             scene.inputs.names.lacks_tag(of_capa)
         );
         plan.problem(target, Reason::NotOwned, message);
-    } else if scene.standing(target) == Standing::Open {
+    } else if scene.presence(target) == Presence::Open {
         plan.wait(target, Reason::Creating, format!("AWS does not show {of_capa}"));
     } else if !scene.is_deleted {
         let message = format!(

@@ -15,7 +15,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::ownership::Ids;
-use crate::awsmachine::refusal;
+use crate::awsmachine::refusal::{self, DeletionCall};
 use crate::awsmachine::scope::{self, Blocked, MachineScope};
 use crate::identity;
 use crate::kubernetes_api::KubernetesError;
@@ -125,7 +125,7 @@ async fn terminate(
     id: &str,
     context: &MachineContext,
 ) -> Result<Blocked, Blocked> {
-    refusal::await_change(scope, refusal::of_deletion(Some(id), location), context)?;
+    refusal::await_change(scope, refusal::of_deletion(&DeletionCall::Terminate(id), location), context)?;
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;

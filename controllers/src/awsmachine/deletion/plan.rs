@@ -1,4 +1,5 @@
-//! The steps of a deletion, the annotation that gives an instance up, and what a record without a launch proves. Pure.
+//! The steps of a deletion, the annotation that gives an instance up, what a record without a launch proves, and the
+//! blocks of a deletion. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -11,8 +12,9 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
 use capa_api::meta;
 use capa_cloud::{CloudError, Instance, Observation};
 
+use crate::awsmachine::client_token::search_token;
 use crate::awsmachine::ownership::AdoptAnnotation;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier, search_token};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
 use crate::invalid_value::shortened;
 use crate::time::remaining;
 

@@ -10,6 +10,7 @@ use capa_cloud::{CloudError, ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
 use super::plan::{NeverLaunchedEvidence, abandonment_described};
+use crate::awsmachine::client_token::search_token;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
@@ -18,8 +19,8 @@ use crate::awsmachine::launch::attempt;
 use crate::awsmachine::ownership::{
     AdoptAnnotation, MachineTags, Ownership, Proof as Proved, Reason as NotOurs, launched_by,
 };
-use crate::awsmachine::refusal;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, search_token};
+use crate::awsmachine::refusal::{self, DeletionCall};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// The instances that a deletion has to end.
 pub(in crate::awsmachine) enum Found {
@@ -107,7 +108,7 @@ enum Proof {
 }
 
 fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
-    let is_proven = |token: &str| attempt::progress(scope, token, context).is_proof_of_absence();
+    let is_proven = |token: &str| attempt::remembered(scope, token, context).progress.is_proof_of_absence();
     match &scope.status.launch {
         Some(LaunchRecord::Planned) => match observation::evidence_of_planned(scope, context) {
             NeverLaunchedEvidence::Sufficient => Proof::Whole,
@@ -260,7 +261,7 @@ async fn find_by_tags(
 ) -> Result<(Vec<InstanceToEnd>, Vec<String>), FlowError> {
     let open_token = attempt::open_token(scope).map(str::to_owned);
     let token = open_token.as_deref().filter(|_| proof == Proof::None);
-    let made_from = refusal::of_deletion(None, location);
+    let made_from = refusal::of_deletion(&DeletionCall::Lookup, location);
     if proof != Proof::Whole
         && let Err(blocked) = refusal::await_change(scope, made_from, context)
     {
@@ -344,17 +345,12 @@ fn annotated(scope: &MachineScope) -> Option<&str> {
 /// A launch may have succeeded although AWS shows no instance. The AWSMachine is released once its absence is proven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
     let token = open_token.unwrap_or_else(|| search_token(&scope.machine));
-    let now = context.kubernetes.uptime();
-    let remaining = || {
-        let proof = context.memory.attempt(scope.uid(), &token).absence;
-        proof.map(|proof| proof.remaining(now, &context.timing))
-    };
-    if remaining().is_some_and(|remaining| remaining.is_zero()) {
+    let (launches, now) = (context.memory.launches(), context.kubernetes.uptime());
+    let holder = attempt::holder(scope);
+    let Some(remaining) = launches.absence_proven_in(scope.uid(), &token, holder, now, &context.timing) else {
         return Ok(());
-    }
-    context.memory.found_nothing(scope.uid(), &token, now);
-    let interval = attempt::lookup_interval(&context.timing);
-    let next = remaining().map_or(interval, |remaining| remaining.min(interval));
+    };
+    let next = remaining.min(context.timing.absence_interval());
     let message = attempt::unconfirmed(scope);
     let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Err(Blocked::new(update, Next::Requeue(next)))

@@ -18,9 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use self::plan::{AddressStep, KnownAddress, address_query, address_tags, addresses_of, plan_address};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::launch::attempt;
-use crate::awsmachine::launch::plan::is_fresh;
-use crate::awsmachine::launch::record::Progress;
+use crate::awsmachine::launch::protocol::{Progress, is_fresh};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
 use crate::awsmachine::{refusal, write};
 use crate::public_ipv4_pool;
@@ -339,7 +337,7 @@ impl Association<'_> {
     fn released_by_hand(&self, scope: &mut MachineScope, id: &str) -> Blocked {
         scope.status.elastic_ip = Some(Box::new(in_doubt(self.context)));
         let message = format!("Elastic IP {id} is not there any more: another one is allocated once that is certain");
-        let interval = attempt::lookup_interval(&self.context.timing);
+        let interval = self.context.timing.absence_interval();
         Blocked::new(READY.is_false(Reason::NotFound, message), Next::Requeue(interval))
     }
 
@@ -352,7 +350,7 @@ impl Association<'_> {
         let message = "EC2 was asked for an Elastic IP without an answer, or the status that would tell was lost, and no \
                        address shows: it is looked up, and no other one is allocated before its absence is proven";
         let unconfirmed = READY.is_false(Reason::LaunchUnconfirmed, message);
-        let interval = attempt::lookup_interval(&self.context.timing);
+        let interval = self.context.timing.absence_interval();
         Blocked::new(unconfirmed, Next::Requeue(interval))
     }
 }

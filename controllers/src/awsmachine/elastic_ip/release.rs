@@ -11,8 +11,7 @@ use super::token;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::deletion::plan::DependentResource;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::launch::attempt;
-use crate::awsmachine::refusal;
+use crate::awsmachine::refusal::{self, DeletionCall};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// What is released here.
@@ -62,7 +61,7 @@ pub(in crate::awsmachine) async fn release_all(
     }
     let location = location::recorded_or_resolved(scope, context).await;
     let location = location.map_err(|error| ADDRESS.awaits_location(scope, error))?;
-    refusal::await_change(scope, refusal::of_deletion(Some("Elastic IPs"), &location), context)?;
+    refusal::await_change(scope, refusal::of_deletion(&DeletionCall::ReleaseAddresses, &location), context)?;
     let released = release_found(scope, record.as_deref(), &owners, &location, context).await;
     released.map_err(|blocked| refusal::record(scope, blocked, context))?;
     scope.status.elastic_ip = None;
@@ -163,7 +162,7 @@ fn is_associated(
         let message = format!(
             "instance {id} has ended: its Elastic IP {described} is released once EC2 shows it without the instance"
         );
-        let next = Next::Requeue(attempt::lookup_interval(&context.timing));
+        let next = Next::Requeue(context.timing.absence_interval());
         return Blocked::new(condition.is_false(Reason::Terminating, message), next);
     }
     let holder = holder.map_or_else(|| "a network interface".to_owned(), |id| format!("instance {id}"));
@@ -187,12 +186,12 @@ fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineCont
     }
     let (calls, now) = (context.memory.elastic_ips(), context.kubernetes.uptime());
     let holder = record.holder.as_deref();
-    let Some(remaining) = calls.doubt(scope.uid(), &token(scope), holder, now, &context.timing) else {
+    let Some(remaining) = calls.absence_proven_in(scope.uid(), &token(scope), holder, now, &context.timing) else {
         return Ok(());
     };
     let message = "EC2 may have allocated an Elastic IP, and none shows yet: it is looked for before the AWSMachine is \
                    released";
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    let next = remaining.min(attempt::lookup_interval(&context.timing));
+    let next = remaining.min(context.timing.absence_interval());
     Err(Blocked::new(unconfirmed, Next::Requeue(next)))
 }

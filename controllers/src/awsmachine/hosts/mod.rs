@@ -14,13 +14,12 @@ use capa_cloud::{CloudError, ErrorClass, Host, HostPlacement, HostRequest, Insta
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use self::plan::{HostStep, KnownCall, host_query, host_token, hosts_of, hosts_since, plan_host, uid_in};
+use self::plan::{HostStep, KnownCall, host_query, hosts_of, hosts_since, plan_host};
 use self::release::{is_gone, may_be_hidden};
+use crate::awsmachine::client_token::{host_token, uid_in};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::launch::attempt;
-use crate::awsmachine::launch::plan::is_fresh;
-use crate::awsmachine::launch::record::Progress;
+use crate::awsmachine::launch::protocol::{Progress, is_fresh};
 use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::awsmachine::write;
@@ -73,12 +72,11 @@ pub(super) fn give_up(scope: &mut MachineScope, error: &CloudError, context: &Ma
     if error.class == ErrorClass::NotFound && may_be_hidden(scope, context) {
         return;
     }
-    let code = error.code.as_deref().unwrap_or_default();
-    let lacks_addresses = code == "InsufficientFreeAddressesInSubnet";
-    let is_unusable = error.class == ErrorClass::InsufficientCapacity || code.starts_with("InvalidHost");
+    let is_of_host = error.code.as_deref().is_some_and(|code| code.starts_with("InvalidHost"));
+    let is_unusable = error.class == ErrorClass::InsufficientCapacity || is_of_host;
     let record = scope.status.dedicated_host.as_mut();
     let used = record.filter(|record| record.usable_id().is_some());
-    if let Some(record) = used.filter(|_| is_unusable && !lacks_addresses) {
+    if let Some(record) = used.filter(|_| is_unusable && !error.is_of_full_subnet()) {
         record.phase = Some(HostPhase::Releasing);
     }
 }
@@ -248,7 +246,7 @@ impl Allocation<'_> {
                 hosts.called(&uid, token, progress, now);
                 if error.class == ErrorClass::InsufficientCapacity {
                     let zone = CapacityLocation::Zone(request.availability_zone.clone());
-                    self.context.memory.refused_capacity(&self.wanted.pool, zone, Some(&error), now);
+                    self.context.memory.shortages().refused(&self.wanted.pool, zone, Some(&error), now);
                 }
                 let record = scope.status.dedicated_host.as_mut();
                 if let Some(record) = record.filter(|_| progress == Progress::Refused) {
@@ -304,7 +302,7 @@ impl Allocation<'_> {
         let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked up, and \
                        no other one is allocated before its absence is proven";
         let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-        let interval = attempt::lookup_interval(&self.context.timing);
+        let interval = self.context.timing.absence_interval();
         Blocked::new(unconfirmed, Next::Requeue(interval))
     }
 }

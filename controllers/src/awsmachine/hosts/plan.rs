@@ -7,7 +7,8 @@ use capa_api::machine::{DedicatedHost, HostPhase, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{Host, Query, Timing};
 
-use crate::awsmachine::launch::record::{AbsenceProof, Progress};
+use crate::awsmachine::client_token::{host_number, number_in, uid_in};
+use crate::awsmachine::launch::protocol::{AbsenceProof, Progress};
 use crate::awsmachine::scope::MachineScope;
 use crate::time::{Moment, age};
 
@@ -94,34 +95,10 @@ pub(in crate::awsmachine) fn zone_of_host(record: Option<&DedicatedHost>) -> Opt
     record?.availability_zone.as_deref()
 }
 
-/// Between the UID and the number in the client token of a host.
-const INFIX: &str = "-host-";
-
-/// The client token of an allocation.
-pub(super) fn host_token(uid: &str, number: NonZeroU32) -> String {
-    format!("{uid}{INFIX}{number}")
-}
-
-/// The number of the allocation with this client token, if an AWSMachine with that UID has made it.
-fn host_number(token: &str, uid: &str) -> Option<u32> {
-    let number = token.strip_prefix(uid)?.strip_prefix(INFIX)?;
-    number.parse().ok().filter(|_| !uid.is_empty())
-}
-
-/// The number in the client token of a host.
-fn number_in(token: &str) -> Option<u32> {
-    token.rsplit_once(INFIX)?.1.parse().ok()
-}
-
 /// The UID that this AWSMachine had when it launched its instance. It differs from the present UID after a move.
 fn uid_of_launch(scope: &MachineScope) -> Option<&str> {
     let launch = scope.status.launch.as_ref().and_then(LaunchRecord::request)?;
     uid_in(&launch.client_token)
-}
-
-/// The UID in the client token of an instance.
-pub(super) fn uid_in(client_token: &str) -> Option<&str> {
-    client_token.rsplit_once('-').map(|(uid, _)| uid)
 }
 
 /// The hosts that are not released and that were allocated for this machine, the earliest first. The tags alone prove

@@ -10,8 +10,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::deletion::plan::DependentResource;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::instance::observation;
-use crate::awsmachine::launch::attempt;
-use crate::awsmachine::refusal;
+use crate::awsmachine::refusal::{self, DeletionCall};
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 
 /// What is released here.
@@ -82,7 +81,7 @@ async fn release(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
-    refusal::await_change(scope, refusal::of_deletion(Some(id), location), context)?;
+    refusal::await_change(scope, refusal::of_deletion(&DeletionCall::ReleaseHost(id), location), context)?;
     match location.cloud.release_host(&scope.key(), id).await {
         Ok(()) => {
             let message = format!("released Dedicated Host {id}");
@@ -120,10 +119,10 @@ fn await_absence(
     };
     let (hosts, now) = (context.memory.hosts(), context.kubernetes.uptime());
     let holder = open.and_then(|record| record.holder.as_deref());
-    let Some(remaining) = hosts.doubt(scope.uid(), token, holder, now, &context.timing) else {
+    let Some(remaining) = hosts.absence_proven_in(scope.uid(), token, holder, now, &context.timing) else {
         return Ok(());
     };
-    let next = remaining.min(attempt::lookup_interval(&context.timing));
+    let next = remaining.min(context.timing.absence_interval());
     let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for before \
                    the AWSMachine is released";
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);

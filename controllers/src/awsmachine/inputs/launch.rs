@@ -9,13 +9,13 @@ use capa_api::machine::{AWSMachine, AppliedSecurityGroups, MachineNetworkInUse};
 use capa_api::meta;
 use capa_api::network::NetworkBootstrapBucket;
 use capa_cloud::{LaunchRequest, UserData, additional_tags};
-use capa_network::{Merged, MissingField, Placement, Problem};
+use capa_network::{Merged, MissingField, Placement};
 use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::image::{self, ImageRequest, LaunchImage};
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::inputs::references::{self, CapacityZone, InterfaceError, OwnInterfaces, ResolvedReferences};
+use crate::awsmachine::inputs::references::{self, CapacityZone, OwnInterfaces, ResolvedReferences};
 use crate::awsmachine::inputs::validation;
 use crate::awsmachine::inputs::{self, network_not_ready};
 use crate::awsmachine::launch::attempt;
@@ -23,7 +23,7 @@ use crate::awsmachine::memory::LaunchKind;
 use crate::awsmachine::refusal;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
 use crate::awsmachine::user_data::{self, LaunchUserData};
-use crate::launching::bootstrap::BootstrapData;
+use crate::launching::bootstrap::{BootstrapData, Format};
 use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, build_request};
 use crate::launching::storage::{LaunchSecrets, StorageRequest};
@@ -42,6 +42,8 @@ pub(in crate::awsmachine) struct LaunchInputs {
     pub(in crate::awsmachine) interfaces: Option<OwnInterfaces>,
     pub(in crate::awsmachine) capacity_zone: Option<CapacityZone>,
     pub(in crate::awsmachine) user_data: LaunchUserData,
+    /// The format of the bootstrap data.
+    pub(in crate::awsmachine) bootstrap_format: Option<Format>,
     /// The bootstrap data to store before the launch, if AWS keeps it.
     pub(in crate::awsmachine) secrets: Option<LaunchSecrets>,
     management_cluster: Option<String>,
@@ -57,7 +59,7 @@ pub(in crate::awsmachine) async fn resolve(
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<LaunchInputs, FlowError> {
-    let bootstrap_data = bootstrap_data(scope, owner, cluster, context).await?;
+    let (bootstrap_data, bootstrap_format) = bootstrap_data(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
     if let Some(mut update) = validation::validate(spec) {
@@ -106,18 +108,19 @@ pub(in crate::awsmachine) async fn resolve(
         interfaces,
         capacity_zone,
         user_data,
+        bootstrap_format,
         secrets,
         management_cluster: context.kubernetes.management_cluster(),
     })
 }
 
-/// Bootstrap data, once the cluster's infrastructure is provisioned.
+/// Bootstrap data and its format, once the cluster's infrastructure is provisioned.
 async fn bootstrap_data(
     scope: &MachineScope,
     owner: &Machine,
     cluster: &Cluster,
     context: &MachineContext,
-) -> Result<BootstrapData, FlowError> {
+) -> Result<(BootstrapData, Option<Format>), FlowError> {
     if !cluster.infrastructure_provisioned() {
         let message = match &cluster.spec.infrastructure_ref {
             Some(ContractReference { kind, name, .. }) => format!("{kind} {name} is not provisioned yet"),
@@ -204,19 +207,7 @@ async fn own_interfaces(
         return Ok(None);
     }
     let region = merged.network.region.as_deref().unwrap_or_default();
-    let found = OwnInterfaces::resolve(&scope.machine.spec, location.cloud.as_ref()).await;
-    found.map_err(|error| match error {
-        InterfaceError::Missing(id) => {
-            let message = format!(
-                "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new template"
-            );
-            Blocked::new(network_not_ready(&Problem::new(Reason::NotFound, message)), Next::Retry)
-        }
-        InterfaceError::Cloud(error) => {
-            let message = format!("the lookup of the network interfaces in {region} failed: {error}");
-            Blocked::by_call(ConditionType::NetworkReady, message, &error)
-        }
-    })
+    OwnInterfaces::resolve(&scope.machine.spec, region, location.cloud.as_ref()).await
 }
 
 /// The Dedicated Host that was allocated for the machine, and on which it is launched.

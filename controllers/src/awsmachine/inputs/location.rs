@@ -82,12 +82,12 @@ pub(super) async fn for_launch(
 ) -> Result<InstanceLocation, FlowError> {
     let recorded = scope.status.network.clone();
     let recorded = recorded.filter(|network| scope.status.has_open_attempt() && network.region.is_some());
-    let inputs = recorded.map_or_else(|| of_launch(scope, merged), LocationInputs::recorded);
+    let inputs = recorded.map_or_else(|| of_new_attempt(scope, merged), LocationInputs::recorded);
     connect(scope, inputs, context).await
 }
 
 /// The location of a new attempt. The machine is launched where it has its host, even if the sources have changed.
-fn of_launch(scope: &MachineScope, merged: &Merged) -> LocationInputs {
+fn of_new_attempt(scope: &MachineScope, merged: &Merged) -> LocationInputs {
     let mut inputs = LocationInputs::of_sources(&merged.network, None);
     let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());
     inputs.region = host.and_then(|host| host.region.clone()).or(inputs.region);

@@ -297,29 +297,30 @@ fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
 /// The network interfaces of a machine's spec, in the order of their devices.
 pub(in crate::awsmachine) struct OwnInterfaces(Vec<NetworkInterface>);
 
-/// A lookup of network interfaces that led to no placement.
-pub(in crate::awsmachine) enum InterfaceError {
-    /// An interface does not exist.
-    Missing(String),
-    /// The call failed.
-    Cloud(CloudError),
-}
-
 impl OwnInterfaces {
     /// Looks up the interfaces that the spec names. `None` for a spec without any: its instance gets a new interface.
     pub(in crate::awsmachine) async fn resolve(
         spec: &AWSMachineSpec,
+        region: &str,
         cloud: &dyn Reads,
-    ) -> Result<Option<Self>, InterfaceError> {
+    ) -> Result<Option<Self>, Blocked> {
         let ids = &spec.network_interfaces;
         if ids.is_empty() {
             return Ok(None);
         }
         let query = Query::filter("network-interface-id", ids.clone());
-        let found = cloud.network_interfaces(&query).await.map_err(InterfaceError::Cloud)?;
+        let found = cloud.network_interfaces(&query).await.map_err(|error| {
+            let message = format!("the lookup of the network interfaces in {region} failed: {error}");
+            Blocked::by_call(ConditionType::NetworkReady, message, &error)
+        })?;
         let in_order = ids.iter().map(|id| {
             let interface = found.iter().find(|interface| interface.id == *id).cloned();
-            interface.ok_or_else(|| InterfaceError::Missing(id.clone()))
+            interface.ok_or_else(|| {
+                let message = format!(
+                    "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new template"
+                );
+                Blocked::new(ConditionType::NetworkReady.is_false(Reason::NotFound, message), Next::Retry)
+            })
         });
         Ok(Some(Self(in_order.collect::<Result<_, _>>()?)))
     }

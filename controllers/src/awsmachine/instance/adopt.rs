@@ -8,11 +8,12 @@ use capa_cloud::Instance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::lookup;
+use crate::awsmachine::client_token::{attempt_number, launch_token};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::launch::record::LaunchEvent;
-use crate::awsmachine::ownership::{Ownership, attempt_number};
+use crate::awsmachine::launch::protocol::LaunchEvent;
+use crate::awsmachine::ownership::Ownership;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event, earlier};
 use crate::awsmachine::{elastic_ip, hosts, secrets, user_data, write};
 use crate::launching::image::image_id;
@@ -30,7 +31,7 @@ pub(in crate::awsmachine) async fn recover(
         scope.events.push(adoption_event(&instance.id));
         elastic_ip::recover(scope, context);
     }
-    let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
+    let is_unknown = scope.has_no_attempt();
     if is_unknown && let Err(blocked) = hosts::recover(scope, instance, location).await {
         // A deletion looks for the host again. This pass follows the instance all the same.
         scope.next = earlier(scope.next, blocked.next);
@@ -61,8 +62,7 @@ pub(in crate::awsmachine) async fn recover_before_end(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let is_unknown = matches!(scope.status.launch, None | Some(LaunchRecord::Planned));
-    if !is_unknown {
+    if !scope.has_no_attempt() {
         return Ok(());
     }
     elastic_ip::recover(scope, context);
@@ -104,7 +104,7 @@ fn launch_of(instance: &Instance, scope: &MachineScope, context: &MachineContext
     let interface = instance.primary_interface.as_ref();
     let groups = interface.map(|interface| interface.security_group_ids.clone());
     let token = instance.client_token.clone().filter(|token| !token.is_empty());
-    let first_token = || format!("{}-1", scope.uid());
+    let first_token = || launch_token(scope.uid(), NonZeroU32::MIN);
     let request = RecordedRequest {
         client_token: token.unwrap_or_else(first_token),
         subnet_id: instance.subnet_id.clone()?,
@@ -134,7 +134,7 @@ pub(in crate::awsmachine) async fn adopt_newer_attempt(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<Option<String>, FlowError> {
-    let Some((instance, event)) = find_later(scope, location, context).await? else {
+    let Some((instance, event)) = newer_attempt(scope, location, context).await? else {
         return Ok(None);
     };
     scope.record_launch(event)?;
@@ -146,7 +146,7 @@ pub(in crate::awsmachine) async fn adopt_newer_attempt(
     Ok(Some(instance.id))
 }
 
-async fn find_later(
+async fn newer_attempt(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,

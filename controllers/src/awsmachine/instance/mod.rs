@@ -22,7 +22,7 @@ use capa_runtime::reconcile::Next;
 use self::observation::{Ending, ended_before_running};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::launch::record::LaunchEvent;
+use crate::awsmachine::launch::protocol::LaunchEvent;
 use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::ownership::Ownership;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
@@ -183,7 +183,7 @@ fn ended_early(
             if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
                 let pool = Pool::new(scope.namespace(), cluster_name, &scope.machine.spec);
                 let zone = CapacityLocation::Zone(instance.availability_zone.clone());
-                context.memory.refused_capacity(&pool, zone, None, context.kubernetes.uptime());
+                context.memory.shortages().refused(&pool, zone, None, context.kubernetes.uptime());
             }
             scope.record_launch(LaunchEvent::EndedBeforeRunning)?;
             context.memory.forget_stored(scope.uid());
@@ -219,7 +219,7 @@ async fn absent(
         return Ok(Observed::Nothing);
     }
     if !scope.has_run() && context.memory.may_have_later_instance(scope.uid(), &id) {
-        find_later(scope, &id, location, context).await?;
+        follow_newer_attempt(scope, &id, location, context).await?;
     }
     let message = format!(
         "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
@@ -233,7 +233,7 @@ async fn absent(
 ///
 /// # Errors
 /// There is such an instance: the next pass follows it.
-async fn find_later(
+async fn follow_newer_attempt(
     scope: &mut MachineScope,
     gone: &str,
     location: &InstanceLocation,

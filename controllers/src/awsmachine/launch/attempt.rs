@@ -1,12 +1,11 @@
 //! The recorded attempt to launch, and the additional knowledge of this process about it.
 
-use std::time::Duration;
-
 use capa_api::machine::{LaunchRecord, RecordedRequest};
-use capa_cloud::{Instance, Timing};
+use capa_cloud::Instance;
 
-use super::record::{IllegalTransition, LaunchEvent, Progress};
+use super::protocol::{IllegalTransition, LaunchEvent, Progress};
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::memory::RememberedAttempt;
 use crate::awsmachine::scope::MachineScope;
 
 /// The message about a launch that may have succeeded and whose instance AWS does not show.
@@ -45,16 +44,19 @@ pub(in crate::awsmachine) fn open_token(scope: &MachineScope) -> Option<&str> {
     open_request(scope).map(|request| request.client_token.as_str())
 }
 
-/// Whether the record names this process.
-pub(in crate::awsmachine) fn is_held(scope: &MachineScope, context: &MachineContext) -> bool {
+/// The process that the record names.
+pub(in crate::awsmachine) fn holder(scope: &MachineScope) -> Option<&str> {
     let attempt = scope.status.launch.as_ref().and_then(LaunchRecord::attempt);
-    attempt.is_some_and(|attempt| attempt.holder == context.memory.holder())
+    attempt.map(|attempt| attempt.holder.as_str())
 }
 
-/// The progress of the recorded attempt, as far as this process knows. If another process has claimed the record, the
-/// call of that process may have launched an instance, whatever the result of this process's call.
-pub(in crate::awsmachine) fn progress(scope: &MachineScope, client_token: &str, context: &MachineContext) -> Progress {
-    if is_held(scope, context) { context.memory.attempt(scope.uid(), client_token).progress } else { Progress::Unknown }
+/// What this process knows of the recorded attempt with this token.
+pub(in crate::awsmachine) fn remembered(
+    scope: &MachineScope,
+    client_token: &str,
+    context: &MachineContext,
+) -> RememberedAttempt {
+    context.memory.launches().recorded_by(scope.uid(), client_token, holder(scope))
 }
 
 /// The answer to the call of the recorded attempt, if the answer could not be recorded yet. The answer to an earlier
@@ -72,7 +74,7 @@ pub(in crate::awsmachine) fn record_known_refusal(
     context: &MachineContext,
 ) -> Result<(), IllegalTransition> {
     let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
-    let progress = open_token(scope).map(|token| progress(scope, token, context));
+    let progress = open_token(scope).map(|token| remembered(scope, token, context).progress);
     if progress == Some(Progress::Refused) || (is_deleted && progress == Some(Progress::Recorded)) {
         scope.record_launch(LaunchEvent::Refused)?;
     }
@@ -91,9 +93,4 @@ pub(in crate::awsmachine) fn record_known_answer(
         scope.record_launch(LaunchEvent::answered(instance))?;
     }
     Ok(answer)
-}
-
-/// The time between two lookups of the instance of an unconfirmed launch.
-pub(in crate::awsmachine) fn lookup_interval(timing: &Timing) -> Duration {
-    timing.transition_interval * 6
 }

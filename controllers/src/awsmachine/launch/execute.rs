@@ -12,15 +12,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::attempt;
 use super::place::{LaunchDecision, first_number, pool};
-use super::plan::{LaunchStep, is_fresh};
-use super::record::{LaunchEvent, Progress};
+use super::protocol::LaunchStep;
+use super::protocol::{LaunchEvent, Progress, is_fresh};
+use crate::awsmachine::client_token::attempt_number;
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::hosts::{self, WantedHost};
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::memory::CapacityLocation;
-use crate::awsmachine::ownership::attempt_number;
 use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
-use crate::awsmachine::{refusal, secrets, status, user_data, write};
+use crate::awsmachine::{refusal, secrets, status, write};
 
 /// Launches the instance. Returns where it is.
 pub(super) async fn apply(
@@ -33,8 +33,8 @@ pub(super) async fn apply(
     use_host(scope, &mut decision, context).await?;
     write_record(scope, &decision, context).await?;
     let inputs = &decision.inputs;
-    if let Some(of_launch) = &inputs.secrets {
-        secrets::store(scope, of_launch, &inputs.location, context).await?;
+    if let Some(launch_secrets) = &inputs.secrets {
+        secrets::store(scope, launch_secrets, &inputs.location, context).await?;
     }
     call(scope, &decision, context).await?;
     Ok(decision.inputs.location)
@@ -64,7 +64,7 @@ async fn use_host(
         Ok(Some(host)) => request.options.host = Some(host),
         Ok(None) => {}
         Err(error) => {
-            context.memory.leave_kind(inputs.kind, scope.uid());
+            context.memory.kinds().undecided(inputs.kind, scope.uid());
             return Err(error);
         }
     }
@@ -85,10 +85,11 @@ async fn write_record(
         LaunchStep::Record(number) => {
             // The end of a blocked pass stores the status: without the record of the data, it has no attempt either.
             let mut first_record = None;
-            if let Some(of_launch) = &inputs.secrets {
-                first_record = Some(of_launch).filter(|of_launch| !secrets::is_recorded(scope, of_launch));
+            if let Some(launch_secrets) = &inputs.secrets {
+                first_record =
+                    Some(launch_secrets).filter(|launch_secrets| !secrets::is_recorded(scope, launch_secrets));
                 let valid_from = inputs.user_data.valid_from();
-                secrets::record(scope, of_launch, valid_from, &inputs.location, context).await?;
+                secrets::record(scope, launch_secrets, valid_from, &inputs.location, context).await?;
             }
             let request_record = recorded(request, asked_at.time);
             scope.record_launch(LaunchEvent::Requested { number, request: request_record, holder })?;
@@ -97,25 +98,25 @@ async fn write_record(
             scope.status.applied_security_groups = Some(inputs.applied_groups(&scope.machine));
             scope.status.applied_private_dns_name.clone_from(&scope.machine.spec.private_dns_name);
             write::store(scope, context).await?;
-            if let Some(of_launch) = first_record {
-                secrets::nothing_is_stored(scope, of_launch, &inputs.location, context);
+            if let Some(launch_secrets) = first_record {
+                secrets::nothing_is_stored(scope, launch_secrets, &inputs.location, context);
             }
             let account_id = &inputs.location.account_id;
-            context.memory.recorded(scope.uid(), token, account_id, asked_at);
+            context.memory.launches().recorded(scope.uid(), token, account_id, asked_at);
         }
-        LaunchStep::Claim if attempt::is_held(scope, context) => {
+        LaunchStep::Claim if attempt::holder(scope) == Some(&*holder) => {
             // The answer to the write of the record was lost. An equal status would not be written again.
             context.kubernetes.confirm(&scope.machine).await?;
-            context.memory.claimed(scope.uid(), token, asked_at);
+            context.memory.launches().claimed(scope.uid(), token, asked_at);
         }
         LaunchStep::Claim => {
             scope.record_launch(LaunchEvent::Claimed { holder })?;
             write::store(scope, context).await?;
-            context.memory.claimed(scope.uid(), token, asked_at);
+            context.memory.launches().claimed(scope.uid(), token, asked_at);
         }
         LaunchStep::Verify => {
             context.kubernetes.confirm(&scope.machine).await?;
-            context.memory.confirmed(scope.uid(), token, asked_at);
+            context.memory.launches().confirmed(scope.uid(), token, asked_at);
         }
         LaunchStep::Repeat | LaunchStep::LookOnly => {}
     }
@@ -140,7 +141,7 @@ fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest
 async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Result<(), FlowError> {
     let LaunchDecision { inputs, request, .. } = decision;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
-    let before = context.memory.attempt(&uid, token);
+    let before = context.memory.launches().get(&uid, token);
     let now = context.now();
     if !is_fresh(before.confirmed_at, now, &context.timing) {
         // The process was suspended since the confirmation. Another process may have taken over and decided that
@@ -149,23 +150,23 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
     }
-    context.memory.called(&uid, token, Progress::Unanswered, now.uptime);
+    context.memory.launches().called(&uid, token, Progress::Unanswered, now.uptime);
     match inputs.location.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
-            context.memory.accept_kind(inputs.kind, now.uptime);
+            context.memory.kinds().accepted(inputs.kind, now.uptime);
             let subnet = subnet_of(decision);
-            context.memory.found_capacity(&pool(scope, inputs), &subnet);
+            context.memory.shortages().relieved(&pool(scope, inputs), &subnet);
             Box::pin(record_answer(scope, &instance, context)).await
         }
         Err(error) => {
             let progress = before.progress.after(error.class);
             let now = context.kubernetes.uptime();
-            context.memory.called(&uid, token, progress, now);
+            context.memory.launches().called(&uid, token, progress, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(decision));
                 let pool = pool(scope, inputs);
-                context.memory.refused_capacity(&pool, place, Some(&error), now);
+                context.memory.shortages().refused(&pool, place, Some(&error), now);
             }
             if progress == Progress::Refused {
                 hosts::give_up(scope, &error, context);
@@ -189,9 +190,8 @@ fn subnet_of(decision: &LaunchDecision) -> NetworkSubnet {
 
 /// The location that lacks capacity: a zone lacks hosts, a subnet lacks addresses.
 fn short_place(error: &CloudError, subnet: NetworkSubnet) -> CapacityLocation {
-    let full = error.code.as_deref() == Some("InsufficientFreeAddressesInSubnet");
     match subnet.availability_zone {
-        Some(zone) if !full => CapacityLocation::Zone(zone),
+        Some(zone) if !error.is_of_full_subnet() => CapacityLocation::Zone(zone),
         _ => CapacityLocation::Subnet(subnet.id),
     }
 }
@@ -254,8 +254,8 @@ pub(super) async fn record_found(
     // The security groups of the instance are not known here; those of the spec would be a guess.
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
-    let format = user_data::bootstrap_format(scope, context).await;
-    secrets::recover(scope, &request.client_token, format, decision.inputs.bootstrap_bucket());
+    let inputs = &decision.inputs;
+    secrets::recover(scope, &request.client_token, inputs.bootstrap_format, inputs.bootstrap_bucket());
     store_instance(scope, context).await?;
     scope.events.push(adoption_event(&instance.id).recorded());
     Ok(())
@@ -307,13 +307,13 @@ fn failed_turn(
 ) -> Blocked {
     let (kind, now) = (decision.inputs.kind, context.kubernetes.uptime());
     if error.class == ErrorClass::InsufficientCapacity {
-        context.memory.accept_kind(kind, now);
+        context.memory.kinds().accepted(kind, now);
     } else if progress == Progress::Refused && refusal::concerns_kind(error) {
         let condition = blocked.condition.clone();
-        context.memory.refuse_kind(kind, condition.clone(), now, &context.timing);
+        context.memory.kinds().refused(kind, condition.clone(), now, &context.timing);
         return refusal::shown_of_kind(scope, kind, condition, context);
     } else {
-        context.memory.leave_kind(kind, scope.uid());
+        context.memory.kinds().undecided(kind, scope.uid());
     }
     blocked
 }

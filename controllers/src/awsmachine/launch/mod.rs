@@ -4,8 +4,7 @@ pub(super) mod adoption;
 pub(super) mod attempt;
 pub(super) mod execute;
 pub(super) mod place;
-pub(super) mod plan;
-pub(super) mod record;
+pub(super) mod protocol;
 pub(super) mod rejection;
 pub(super) mod search;
 #[cfg(test)]
@@ -44,9 +43,9 @@ pub(super) async fn launch(
     let inputs = match inputs::launch::resolve(scope, &machine, &cluster, context).await {
         Ok(inputs) => inputs,
         Err(FlowError::Blocked(blocked)) => {
-            let instance = Box::pin(search::find_open(scope, blocked, context)).await?;
+            let (instance, location) = Box::pin(search::find_open(scope, blocked, context)).await?;
             execute::record_answer(scope, &instance, context).await?;
-            return Ok(None);
+            return Ok(Some(location));
         }
         Err(failed) => return Err(failed),
     };

@@ -13,14 +13,15 @@ use capa_network::{Placement, PlacementRequest, Problem, place};
 use capa_runtime::reconcile::Next;
 
 use super::attempt;
-use super::plan::{Attempt, LaunchPlan, LaunchStep, plan_launch};
+use super::protocol::{Attempt, LaunchPlan, LaunchStep, plan_launch};
 use super::rejection::RefusedLaunch;
+use crate::awsmachine::client_token::{launch_token, search_token};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::hosts;
 use crate::awsmachine::inputs::launch::LaunchInputs;
 use crate::awsmachine::inputs::{self, network_not_ready, references};
 use crate::awsmachine::memory::{Pool, SubnetQuery};
-use crate::awsmachine::scope::{Blocked, MachineScope, search_token};
+use crate::awsmachine::scope::{Blocked, MachineScope};
 use crate::time::age;
 
 /// A launch that is decided: what to do, and the call.
@@ -50,7 +51,7 @@ pub(in crate::awsmachine) fn decide(
     let record = scope.status.launch.as_ref();
     let plan = plan_launch(record, &attempt, context.now(), &context.timing);
     let client_token = match plan.step {
-        LaunchStep::Record(number) => format!("{}-{number}", scope.uid()),
+        LaunchStep::Record(number) => launch_token(scope.uid(), number),
         _ => search_token(&scope.machine),
     };
     let request = match (plan.step, repeated) {
@@ -73,10 +74,10 @@ fn known_of_attempt(
 ) -> Attempt {
     let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
     let token = recorded.map_or_else(|| search_token(&scope.machine), |recorded| recorded.client_token.clone());
-    let remembered = context.memory.attempt(scope.uid(), &token);
+    let remembered = attempt::remembered(scope, &token, context);
     let hash = repeated.map(LaunchRequest::parameters_hash);
     Attempt {
-        progress: attempt::progress(scope, &token, context),
+        progress: remembered.progress,
         same_account: remembered.account_id.as_ref() == Some(&inputs.location.account_id),
         same_parameters: recorded.and_then(|recorded| recorded.parameters_hash.as_ref()) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
@@ -164,8 +165,8 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, inputs: &LaunchInputs
     }
     scope.set_condition(ConditionType::NetworkReady.is_true(Reason::Ready));
     let now = context.kubernetes.uptime();
-    let remaining = context.memory.capacity_remaining(&pool(scope, inputs), now, &context.timing);
-    let refusals = context.memory.refusals_of_capacity(&pool(scope, inputs));
+    let remaining = context.memory.shortages().remaining(&pool(scope, inputs), now, &context.timing);
+    let refusals = context.memory.shortages().refusals(&pool(scope, inputs));
     Blocked::new(without_capacity(scope, problem, &refusals), Next::Requeue(remaining))
 }
 

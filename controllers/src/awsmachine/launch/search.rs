@@ -11,15 +11,16 @@ use capa_runtime::reconcile::Next;
 use super::adoption::{self, Adoption, adopt};
 use super::attempt;
 use super::place::LaunchDecision;
-use super::plan::{LaunchStep, LookUp};
-use super::record::Progress;
+use super::protocol::{LaunchStep, LookUp, Progress};
+use crate::awsmachine::client_token::search_token;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::inputs::{self, location};
 use crate::awsmachine::instance::lookup;
 use crate::awsmachine::memory::Permission;
 use crate::awsmachine::ownership::AdoptAnnotation;
 use crate::awsmachine::refusal;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier, search_token};
+use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
 use crate::awsmachine::targets::access::{self, TargetGate};
 use crate::retry;
 
@@ -50,12 +51,12 @@ pub(super) async fn find_before(
         match look_up(scope, decision, shared.as_ref(), context).await {
             Ok(None) => {}
             Ok(Some(instance)) => {
-                context.memory.leave_kind(inputs.kind, scope.uid());
+                context.memory.kinds().undecided(inputs.kind, scope.uid());
                 return Ok(Some(instance));
             }
             Err(waits @ FlowError::Waits(..)) => return Err(waits),
             Err(error) => {
-                context.memory.leave_kind(inputs.kind, scope.uid());
+                context.memory.kinds().undecided(inputs.kind, scope.uid());
                 return Err(error);
             }
         }
@@ -64,7 +65,7 @@ pub(super) async fn find_before(
         return Err(refusal::shown_of_kind(scope, inputs.kind, condition, context).into());
     }
     if let Some(hold) = hold {
-        context.memory.leave_kind(inputs.kind, scope.uid());
+        context.memory.kinds().undecided(inputs.kind, scope.uid());
         return Err(hold.blocked().into());
     }
     if plan.step == LaunchStep::LookOnly {
@@ -78,7 +79,7 @@ pub(super) async fn find_before(
 fn refused_kind(decision: &LaunchDecision, context: &MachineContext) -> Option<ConditionUpdate> {
     let LaunchDecision { inputs, plan, .. } = decision;
     let now = context.kubernetes.uptime();
-    let refused = context.memory.refused_kind(inputs.kind, now, &context.timing);
+    let refused = context.memory.kinds().active_backoff(inputs.kind, now, &context.timing);
     let (condition, _) = refused.filter(|_| matches!(plan.step, LaunchStep::Record(_)))?;
     Some(condition)
 }
@@ -86,7 +87,7 @@ fn refused_kind(decision: &LaunchDecision, context: &MachineContext) -> Option<C
 /// The reason to hold a new attempt back. An existing instance of the machine is recorded in spite of it.
 fn hold_of_attempt(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Option<TargetGate> {
     match decision.plan.step {
-        LaunchStep::Record(_) => access::launch_hold(scope, &decision.inputs.location, context),
+        LaunchStep::Record(_) => access::gate(scope, &decision.inputs.location, context),
         LaunchStep::Claim | LaunchStep::Verify | LaunchStep::Repeat | LaunchStep::LookOnly => None,
     }
 }
@@ -163,7 +164,7 @@ async fn look_up(
 }
 
 /// Looks for the instance of a call that may have launched one, while nothing can be launched because an input of the
-/// launch is missing.
+/// launch is missing. Returns the instance and its location.
 ///
 /// # Errors
 /// AWS shows no instance; the error is the block of the launch.
@@ -171,17 +172,17 @@ pub(super) async fn find_open(
     scope: &MachineScope,
     blocked: Blocked,
     context: &MachineContext,
-) -> Result<Instance, FlowError> {
+) -> Result<(Instance, InstanceLocation), FlowError> {
     let open = attempt::open_token(scope).map(str::to_owned);
     let was_called = |token: &String| {
-        let progress = attempt::progress(scope, token, context);
+        let progress = attempt::remembered(scope, token, context).progress;
         !matches!(progress, Progress::Recorded | Progress::Refused)
     };
     let Some(token) = open.filter(|token| was_called(token) && !blocked.is_throttled()) else {
         return Err(blocked.into());
     };
     // No event wakes the machine when AWS shows its instance.
-    let again = Next::Requeue(attempt::lookup_interval(&context.timing));
+    let again = Next::Requeue(context.timing.absence_interval());
     let blocked = Blocked { next: earlier(blocked.next, again), ..blocked };
     let location = match location::recorded_or_resolved(scope, context).await {
         Ok(location) => location,
@@ -189,7 +190,7 @@ pub(super) async fn find_open(
         Err(failed) => return Err(failed),
     };
     match lookup::by_token(location.cloud.as_ref(), &token).await {
-        Ok(Some(instance)) => Ok(instance),
+        Ok(Some(instance)) => Ok((instance, location)),
         // The block of the launch is more informative.
         Ok(None) | Err(_) => Err(blocked.into()),
     }
@@ -198,15 +199,14 @@ pub(super) async fn find_open(
 /// Whether an instance that does not show in the account of the credentials may live in another one: the status was
 /// lost, and with it the account.
 fn may_live_elsewhere(scope: &MachineScope) -> bool {
-    let is_lost = matches!(scope.status.launch, None | Some(LaunchRecord::Unreadable(_)));
-    is_lost && location::recorded_account(scope).is_none()
+    scope.has_lost_record() && location::recorded_account(scope).is_none()
 }
 
 /// Counts a lookup that did not show the instance of an attempt whose absence is to be proven.
 fn note_empty_lookup(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) {
     if decision.plan.step == LaunchStep::LookOnly {
         let (token, now) = (&decision.request.client_token, context.kubernetes.uptime());
-        context.memory.found_nothing(scope.uid(), token, now);
+        context.memory.launches().found_nothing(scope.uid(), token, now);
     }
 }
 
@@ -214,7 +214,7 @@ fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &Machin
     note_empty_lookup(scope, decision, context);
     let message = attempt::unconfirmed(scope);
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    Blocked::new(unconfirmed, Next::Requeue(attempt::lookup_interval(&context.timing)))
+    Blocked::new(unconfirmed, Next::Requeue(context.timing.absence_interval()))
 }
 
 /// Why a pass ends early: it waits for the first launch of its kind.
@@ -268,7 +268,7 @@ fn take_turn(
         return Ok(());
     }
     let now = context.kubernetes.uptime();
-    match context.memory.begin_kind(inputs.kind, scope.uid(), now, &context.timing) {
+    match context.memory.kinds().begin(inputs.kind, scope.uid(), now, &context.timing) {
         Permission::Granted => Ok(()),
         Permission::Refused(condition, _) => {
             cloud.release_launch(&scope.key());

@@ -10,8 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::awsmachine::launch::adoption::{Adoption, adopt};
-use crate::awsmachine::launch::plan::{Attempt, LaunchStep, LookUp, plan_launch};
-use crate::awsmachine::launch::record::{AbsenceProof, Progress};
+use crate::awsmachine::launch::protocol::{AbsenceProof, Attempt, LaunchStep, LookUp, Progress, plan_launch};
 use crate::awsmachine::ownership::{Ownership, Proof, Reason as NotOurs};
 use crate::testing::instance;
 use crate::time::Moment;

@@ -1,21 +1,14 @@
-//! The calls of this process that create something for a machine, and the answers that are not recorded yet.
+//! The attempts of this process to create something for a machine: how far each is, and what lookups have shown since.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::{Instance, Timing};
+use capa_cloud::Timing;
 use parking_lot::Mutex;
 
-use crate::awsmachine::launch::record::{AbsenceProof, Progress};
+use crate::awsmachine::launch::protocol::{AbsenceProof, Progress};
 use crate::time::Moment;
-
-/// Attempts and unrecorded answers, by UID of the machine.
-#[derive(Default)]
-pub(super) struct Attempts {
-    attempts: HashMap<String, RememberedAttempt>,
-    answers: HashMap<String, Instance>,
-}
 
 /// The memory of the attempt with one token.
 #[derive(Clone, Debug)]
@@ -43,98 +36,29 @@ impl RememberedAttempt {
     }
 }
 
-impl Attempts {
-    pub(in crate::awsmachine) fn get(&self, uid: &str, client_token: &str) -> RememberedAttempt {
-        let remembered = self.attempts.get(uid);
-        let same = remembered.filter(|attempt| attempt.client_token == client_token);
-        same.cloned().unwrap_or_else(|| RememberedAttempt::unknown(client_token))
-    }
-
-    pub(in crate::awsmachine) fn recorded(&mut self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
-        *self.entry(uid, client_token) = RememberedAttempt {
-            account_id: Some(account_id.to_owned()),
-            progress: Progress::Recorded,
-            confirmed_at: Some(at),
-            ..RememberedAttempt::unknown(client_token)
-        };
-    }
-
-    pub(in crate::awsmachine) fn claimed(&mut self, uid: &str, client_token: &str, at: Moment) {
-        let attempt = self.entry(uid, client_token);
-        attempt.progress = Progress::Unanswered;
-        attempt.confirmed_at = Some(at);
-    }
-
-    pub(in crate::awsmachine) fn confirmed(&mut self, uid: &str, client_token: &str, at: Moment) {
-        self.entry(uid, client_token).confirmed_at = Some(at);
-    }
-
-    pub(in crate::awsmachine) fn called(&mut self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
-        let attempt = self.entry(uid, client_token);
-        attempt.progress = progress;
-        attempt.absence = Some(AbsenceProof { since: at, first_empty: None });
-    }
-
-    pub(in crate::awsmachine) fn end_search(&mut self, uid: &str, search_token: &str) {
-        let is_search = |attempt: &RememberedAttempt| attempt.client_token == search_token;
-        if self.attempts.get(uid).is_some_and(is_search) {
-            self.attempts.remove(uid);
-        }
-    }
-
-    pub(in crate::awsmachine) fn found_nothing(&mut self, uid: &str, client_token: &str, at: Duration) {
-        let proof = self.entry(uid, client_token).absence.get_or_insert(AbsenceProof { since: at, first_empty: None });
-        proof.first_empty.get_or_insert(at);
-    }
-
-    pub(in crate::awsmachine) fn answered(&mut self, uid: &str, instance: Instance) {
-        self.answers.insert(uid.to_owned(), instance);
-    }
-
-    pub(in crate::awsmachine) fn answer(&self, uid: &str) -> Option<Instance> {
-        self.answers.get(uid).cloned()
-    }
-
-    pub(in crate::awsmachine) fn forget(&mut self, uid: &str) {
-        self.attempts.remove(uid);
-        self.answers.remove(uid);
-    }
-
-    pub(in crate::awsmachine) fn entries(&self) -> usize {
-        self.attempts.len() + self.answers.len()
-    }
-
-    /// The entry of the attempt with this token. An attempt with another token is forgotten.
-    fn entry(&mut self, uid: &str, client_token: &str) -> &mut RememberedAttempt {
-        let unknown = || RememberedAttempt::unknown(client_token);
-        let attempt = self.attempts.entry(uid.to_owned()).or_insert_with(unknown);
-        if attempt.client_token != client_token {
-            *attempt = unknown();
-        }
-        attempt
-    }
-}
-
-/// The last allocation of each machine that this process knows of, by UID.
+/// The last attempt of each machine to create one thing, for example its instance, as far as this process knows.
 #[derive(Clone)]
-pub(in crate::awsmachine) struct AllocationCalls {
-    /// The id of this process in records of calls.
+pub(in crate::awsmachine) struct Attempts {
+    /// The id of this process in records.
     holder: Arc<str>,
-    calls: Arc<Mutex<Attempts>>,
+    /// By UID of the machine.
+    by_uid: Arc<Mutex<HashMap<String, RememberedAttempt>>>,
 }
 
-impl AllocationCalls {
+impl Attempts {
     pub(super) fn new(holder: &Arc<str>) -> Self {
-        Self { holder: holder.clone(), calls: Arc::default() }
+        Self { holder: holder.clone(), by_uid: Arc::default() }
     }
 
-    /// The memory of the call with this token.
+    /// The memory of the attempt with this token.
     pub(in crate::awsmachine) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
-        self.calls.lock().get(uid, token)
+        let by_uid = self.by_uid.lock();
+        let same = by_uid.get(uid).filter(|attempt| attempt.client_token == token);
+        same.cloned().unwrap_or_else(|| RememberedAttempt::unknown(token))
     }
 
-    /// The memory of the call with this token, whose record names `holder`. If the record names another process, that
-    /// process may have made the call, and its outcome is unknown.
+    /// The memory of the attempt with this token, whose record names `holder`. If the record names another process,
+    /// that process may have made the call, whatever the result of this process's call, and the outcome is unknown.
     pub(in crate::awsmachine) fn recorded_by(&self, uid: &str, token: &str, holder: Option<&str>) -> RememberedAttempt {
         let remembered = self.get(uid, token);
         if holder == Some(&*self.holder) {
@@ -143,34 +67,50 @@ impl AllocationCalls {
         RememberedAttempt { progress: Progress::Unknown, ..remembered }
     }
 
-    /// Records that this process has written the record of a new call; `at` is the beginning of the write.
+    /// Records that this process has written the record of a new attempt in this account; `at` is the beginning of the
+    /// write.
     pub(in crate::awsmachine) fn recorded(&self, uid: &str, token: &str, account_id: &str, at: Moment) {
-        self.calls.lock().recorded(uid, token, account_id, at);
+        let attempt = RememberedAttempt {
+            account_id: Some(account_id.to_owned()),
+            progress: Progress::Recorded,
+            confirmed_at: Some(at),
+            ..RememberedAttempt::unknown(token)
+        };
+        self.by_uid.lock().insert(uid.to_owned(), attempt);
     }
 
     /// Records that this process has claimed the record of another process, whose call may still be running.
     pub(in crate::awsmachine) fn claimed(&self, uid: &str, token: &str, at: Moment) {
-        self.calls.lock().claimed(uid, token, at);
+        self.change(uid, token, |attempt| {
+            attempt.progress = Progress::Unanswered;
+            attempt.confirmed_at = Some(at);
+        });
     }
 
-    /// Records that the API server has confirmed the record.
+    /// Records that the API server has confirmed the record; `at` is the beginning of the request.
     pub(in crate::awsmachine) fn confirmed(&self, uid: &str, token: &str, at: Moment) {
-        self.calls.lock().confirmed(uid, token, at);
+        self.change(uid, token, |attempt| attempt.confirmed_at = Some(at));
     }
 
-    /// Records the progress of the call.
+    /// Records the progress of the attempt before its call or after the call has failed.
     pub(in crate::awsmachine) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
-        self.calls.lock().called(uid, token, progress, at);
+        self.change(uid, token, |attempt| {
+            attempt.progress = progress;
+            attempt.absence = Some(AbsenceProof { since: at, first_empty: None });
+        });
     }
 
-    /// Records a lookup that did not show what the call allocates.
+    /// Records a lookup that did not show what the attempt creates.
     pub(in crate::awsmachine) fn found_nothing(&self, uid: &str, token: &str, at: Duration) {
-        self.calls.lock().found_nothing(uid, token, at);
+        self.change(uid, token, |attempt| {
+            let proof = attempt.absence.get_or_insert(AbsenceProof { since: at, first_empty: None });
+            proof.first_empty.get_or_insert(at);
+        });
     }
 
-    /// The time until it is proven that an open call has allocated nothing, after a lookup that has found nothing.
-    /// `None` once that is proven. The record of the call names `holder`.
-    pub(in crate::awsmachine) fn doubt(
+    /// The time until it is proven that an attempt has created nothing, after a lookup that has found nothing. `None`
+    /// once that is proven. The record of the attempt names `holder`.
+    pub(in crate::awsmachine) fn absence_proven_in(
         &self,
         uid: &str,
         token: &str,
@@ -178,8 +118,7 @@ impl AllocationCalls {
         now: Duration,
         timing: &Timing,
     ) -> Option<Duration> {
-        let progress = self.recorded_by(uid, token, holder).progress;
-        if matches!(progress, Progress::Recorded | Progress::Refused) {
+        if self.recorded_by(uid, token, holder).progress.is_proof_of_absence() {
             return None;
         }
         let remaining = || self.get(uid, token).absence.map(|proof| proof.remaining(now, timing));
@@ -190,13 +129,33 @@ impl AllocationCalls {
         Some(remaining().unwrap_or(timing.launch_lookup_age))
     }
 
-    /// Forgets the call of a machine.
-    pub(in crate::awsmachine) fn forget(&self, uid: &str) {
-        self.calls.lock().forget(uid);
+    /// Forgets the lookups for a machine without a readable record, once it has one: they prove nothing about the
+    /// recorded instance if the record is lost again.
+    pub(in crate::awsmachine) fn end_search(&self, uid: &str, search_token: &str) {
+        let mut by_uid = self.by_uid.lock();
+        if by_uid.get(uid).is_some_and(|attempt| attempt.client_token == search_token) {
+            by_uid.remove(uid);
+        }
     }
 
-    /// Number of stored calls.
-    pub(in crate::awsmachine) fn entries(&self) -> usize {
-        self.calls.lock().entries()
+    /// Forgets the attempt of a machine.
+    pub(in crate::awsmachine) fn forget(&self, uid: &str) {
+        self.by_uid.lock().remove(uid);
+    }
+
+    /// Number of stored attempts.
+    pub(super) fn entries(&self) -> usize {
+        self.by_uid.lock().len()
+    }
+
+    /// Changes the memory of the attempt with this token. An attempt with another token is forgotten.
+    fn change(&self, uid: &str, token: &str, change: impl FnOnce(&mut RememberedAttempt)) {
+        let mut by_uid = self.by_uid.lock();
+        let unknown = || RememberedAttempt::unknown(token);
+        let attempt = by_uid.entry(uid.to_owned()).or_insert_with(unknown);
+        if attempt.client_token != token {
+            *attempt = unknown();
+        }
+        change(attempt);
     }
 }

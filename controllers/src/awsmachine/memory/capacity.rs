@@ -1,12 +1,14 @@
 //! Zones and subnets that lacked capacity recently, shared by the machines with the same needs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::NetworkSubnet;
 use capa_cloud::{CloudError, Timing};
 use capa_network::Capacity;
+use parking_lot::Mutex;
 
 /// The time after the last attempt at which a shortage is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -14,7 +16,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// The number of `capacity_retry` periods after a shortage for which the capacity of its location is in doubt. Until
 /// then machines try other locations first, so a machine with slow passes tries all of them, and zones soon fill evenly
 /// again.
-const DOUBTFUL_RETRIES: u32 = 4;
+const UNCERTAIN_RETRIES: u32 = 4;
 
 /// Replaces the id of a host that is not allocated yet.
 const ALLOCATED: &str = "allocated";
@@ -92,8 +94,8 @@ impl Shortage {
         if !self.remaining(now, timing).is_zero() {
             return Some(Capacity::Lacking);
         }
-        let doubt = timing.capacity_retry * DOUBTFUL_RETRIES;
-        (now < self.at + timing.capacity_wait(self.retries) + doubt).then_some(Capacity::Doubtful)
+        let doubt = timing.capacity_retry * UNCERTAIN_RETRIES;
+        (now < self.at + timing.capacity_wait(self.retries) + doubt).then_some(Capacity::Uncertain)
     }
 
     /// The time until a machine looks at the location again. The result of a retry is known soon.
@@ -104,20 +106,23 @@ impl Shortage {
 }
 
 /// Locations without capacity.
-#[derive(Default)]
-pub(super) struct Shortages(BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>);
+#[derive(Clone, Default)]
+pub(in crate::awsmachine) struct Shortages(Arc<Mutex<ByPool>>);
+
+type ByPool = BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>;
 
 impl Shortages {
     /// Records a location without capacity, and EC2's refusal.
     pub(in crate::awsmachine) fn refused(
-        &mut self,
+        &self,
         pool: &Pool,
         location: CapacityLocation,
         refusal: Option<&CloudError>,
         at: Duration,
     ) {
-        self.forget_old(at);
-        let locations = self.0.entry(pool.clone()).or_default();
+        let mut by_pool = self.0.lock();
+        forget_old(&mut by_pool, at);
+        let locations = by_pool.entry(pool.clone()).or_default();
         // Machines whose calls were under way together are refused together, which is no retry.
         let retries = locations
             .get(&location)
@@ -131,16 +136,9 @@ impl Shortages {
         locations.insert(location, shortage);
     }
 
-    fn forget_old(&mut self, now: Duration) {
-        self.0.retain(|_, locations| {
-            locations.retain(|_, last| now < last.at + FORGOTTEN_AFTER);
-            !locations.is_empty()
-        });
-    }
-
     /// Number of stored locations.
-    pub(in crate::awsmachine) fn entries(&self) -> usize {
-        self.0.values().map(BTreeMap::len).sum()
+    pub(super) fn entries(&self) -> usize {
+        self.0.lock().values().map(BTreeMap::len).sum()
     }
 
     /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine
@@ -153,11 +151,12 @@ impl Shortages {
         now: Duration,
         timing: &Timing,
     ) -> BTreeMap<String, Capacity> {
-        let locations = self.0.get(pool).into_iter().flatten();
+        let by_pool = self.0.lock();
+        let locations = by_pool.get(pool).into_iter().flatten();
         let of_others = locations.filter(|(_, short)| short.tried_by.as_deref() != Some(uid));
-        let doubtful = of_others.filter_map(|(location, short)| Some((location, short.capacity(now, timing)?)));
+        let uncertain = of_others.filter_map(|(location, short)| Some((location, short.capacity(now, timing)?)));
         let mut capacity = BTreeMap::new();
-        for (location, found) in doubtful {
+        for (location, found) in uncertain {
             for subnet in subnets.iter().filter(|subnet| location.holds(subnet)) {
                 let known = capacity.entry(subnet.id.clone()).or_insert(found);
                 if found == Capacity::Lacking {
@@ -170,21 +169,24 @@ impl Shortages {
 
     /// EC2's codes for the locations without capacity, each with the words of one refusal.
     pub(in crate::awsmachine) fn refusals(&self, pool: &Pool) -> BTreeMap<String, String> {
-        let locations = self.0.get(pool).into_iter().flatten();
+        let by_pool = self.0.lock();
+        let locations = by_pool.get(pool).into_iter().flatten();
         locations.filter_map(|(_, short)| short.refusal.clone()).collect()
     }
 
     /// The time until a machine looks at one of the locations again.
     pub(in crate::awsmachine) fn remaining(&self, pool: &Pool, now: Duration, timing: &Timing) -> Duration {
-        let locations = self.0.get(pool).into_iter().flatten();
+        let by_pool = self.0.lock();
+        let locations = by_pool.get(pool).into_iter().flatten();
         let remaining = locations.map(|(_, short)| short.looked_at_after(now, timing));
         remaining.filter(|left| !left.is_zero()).min().unwrap_or(timing.capacity_retry)
     }
 
     /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
-    pub(in crate::awsmachine) fn tried(&mut self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
-        self.forget_old(now);
-        let locations = self.0.get_mut(pool).into_iter().flatten();
+    pub(in crate::awsmachine) fn tried(&self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
+        let mut by_pool = self.0.lock();
+        forget_old(&mut by_pool, now);
+        let locations = by_pool.get_mut(pool).into_iter().flatten();
         for (_, short) in locations.filter(|(location, _)| location.holds(subnet)) {
             if short.tried_by.as_deref() != Some(uid) {
                 short.at = now;
@@ -194,14 +196,22 @@ impl Shortages {
     }
 
     /// Records that a subnet has capacity.
-    pub(super) fn relieved(&mut self, pool: &Pool, subnet: &NetworkSubnet) {
-        if let Some(locations) = self.0.get_mut(pool) {
+    pub(in crate::awsmachine) fn relieved(&self, pool: &Pool, subnet: &NetworkSubnet) {
+        let mut by_pool = self.0.lock();
+        if let Some(locations) = by_pool.get_mut(pool) {
             locations.retain(|location, _| !location.holds(subnet));
             if locations.is_empty() {
-                self.0.remove(pool);
+                by_pool.remove(pool);
             }
         }
     }
+}
+
+fn forget_old(by_pool: &mut ByPool, now: Duration) {
+    by_pool.retain(|_, locations| {
+        locations.retain(|_, last| now < last.at + FORGOTTEN_AFTER);
+        !locations.is_empty()
+    });
 }
 
 #[cfg(test)]
@@ -234,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_short_zone_is_avoided_by_machines_of_the_same_type() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         assert_eq!(avoided(&shortages, "t3.large", 59), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 60), [""; 0]);
@@ -244,32 +254,32 @@ mod tests {
 
     #[test]
     fn the_capacity_of_a_zone_is_in_doubt_after_a_shortage() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.refused(&pool("t3.large"), CapacityLocation::Subnet("a1".into()), None, at(30));
         let subnets = [subnet("a1", "a"), subnet("a2", "a"), subnet("b1", "b")];
         let at_second = |now| shortages.capacity("m", &pool("t3.large"), &subnets, at(now), &timing());
         let named = |id: &str, capacity| (id.to_owned(), capacity);
-        let half_over = [named("a1", Capacity::Lacking), named("a2", Capacity::Doubtful)];
+        let half_over = [named("a1", Capacity::Lacking), named("a2", Capacity::Uncertain)];
         assert_eq!(at_second(60), half_over.into());
-        let in_doubt = [named("a1", Capacity::Doubtful), named("a2", Capacity::Doubtful)];
+        let in_doubt = [named("a1", Capacity::Uncertain), named("a2", Capacity::Uncertain)];
         assert_eq!(at_second(299), in_doubt.into());
         assert_eq!(at_second(330), BTreeMap::new());
     }
 
     #[test]
     fn a_retry_without_success_is_followed_by_a_longer_wait() {
-        let mut shortages = Shortages::default();
-        let refuse = |shortages: &mut Shortages, second| {
+        let shortages = Shortages::default();
+        let refuse = |shortages: &Shortages, second| {
             shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(second));
         };
-        refuse(&mut shortages, 0);
-        refuse(&mut shortages, 1);
+        refuse(&shortages, 0);
+        refuse(&shortages, 1);
         assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0], "calls that were under way together are one attempt");
         shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(61));
         let remaining = |shortages: &Shortages, now| shortages.remaining(&pool("t3.large"), at(now), &timing());
         assert_eq!(remaining(&shortages, 62), Duration::from_secs(59));
-        refuse(&mut shortages, 63);
+        refuse(&shortages, 63);
         assert_eq!(remaining(&shortages, 64), Duration::from_secs(299));
         assert_eq!(avoided(&shortages, "t3.large", 362), ["a1", "a2"]);
         assert_eq!(avoided(&shortages, "t3.large", 363), [""; 0]);
@@ -279,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_full_subnet_is_no_shortage_of_its_zone() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         let full = CloudError::answered("RunInstances", "InsufficientFreeAddressesInSubnet", "The subnet is full");
         let location = CapacityLocation::Subnet("a1".into());
         shortages.refused(&pool("t3.large"), location, Some(&full), at(0));
@@ -291,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_lack_of_spare_capacity_is_none_at_the_on_demand_price() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         let spot = Pool::new("team-a", "dev", &read("{instanceType: t3.large, marketType: Spot}"));
         shortages.refused(&spot, CapacityLocation::Zone("a".into()), None, at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);
@@ -299,7 +309,7 @@ mod tests {
 
     #[test]
     fn one_machine_tries_a_short_zone_and_the_others_wait() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.tried("another", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), ["a1", "a2"]);
@@ -309,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_machine_that_tries_may_take_several_passes() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.tried("m", &pool("t3.large"), &subnet("a1", "a"), at(60));
         assert_eq!(avoided(&shortages, "t3.large", 61), [""; 0]);
@@ -319,7 +329,7 @@ mod tests {
 
     #[test]
     fn an_old_shortage_is_forgotten() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         shortages.refused(&pool("m5.large"), CapacityLocation::Zone("a".into()), None, at(0));
         shortages.refused(&pool("t3.large"), CapacityLocation::Zone("a".into()), None, at(3600));
         assert_eq!(shortages.entries(), 1);
@@ -329,7 +339,7 @@ mod tests {
 
     #[test]
     fn an_attempt_without_a_shortage_delays_no_machine() {
-        let mut shortages = Shortages::default();
+        let shortages = Shortages::default();
         shortages.tried("another", &pool("t3.large"), &subnet("b1", "b"), at(0));
         assert_eq!(avoided(&shortages, "t3.large", 0), [""; 0]);
     }

@@ -2,10 +2,12 @@
 //! because of a parameter that all have, it refuses all of them. So one machine asks, and the others show the answer.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capa_api::conditions::ConditionUpdate;
 use capa_cloud::Timing;
+use parking_lot::Mutex;
 
 /// The time after its last use at which a kind is removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -44,21 +46,22 @@ struct Refused {
 }
 
 /// The kinds that this process has launched lately.
-#[derive(Default)]
-pub(super) struct LaunchKinds(HashMap<LaunchKind, Known>);
+#[derive(Clone, Default)]
+pub(in crate::awsmachine) struct LaunchKinds(Arc<Mutex<HashMap<LaunchKind, Known>>>);
 
 impl LaunchKinds {
     /// Whether a machine may ask EC2 now. A machine that may becomes the one to ask, until EC2 has answered or the
     /// machine does not come back.
     pub(in crate::awsmachine) fn begin(
-        &mut self,
+        &self,
         kind: LaunchKind,
         uid: &str,
         now: Duration,
         timing: &Timing,
     ) -> Permission {
-        self.0.retain(|_, known| now < known.used + FORGOTTEN_AFTER);
-        let known = self.0.entry(kind).or_default();
+        let mut kinds = self.0.lock();
+        kinds.retain(|_, known| now < known.used + FORGOTTEN_AFTER);
+        let known = kinds.entry(kind).or_default();
         known.used = now;
         if known.is_accepted {
             return Permission::Granted;
@@ -90,7 +93,8 @@ impl LaunchKinds {
         now: Duration,
         timing: &Timing,
     ) -> Option<(ConditionUpdate, Duration)> {
-        let refused = self.0.get(&kind)?.refused.as_ref()?;
+        let kinds = self.0.lock();
+        let refused = kinds.get(&kind)?.refused.as_ref()?;
         let remaining = refused.remaining(now, timing);
         (!remaining.is_zero()).then(|| (refused.condition.clone(), remaining))
     }
@@ -98,41 +102,37 @@ impl LaunchKinds {
     /// Records that EC2 refuses a parameter that all launches of the kind have. The refusals of simultaneous calls
     /// count once.
     pub(in crate::awsmachine) fn refused(
-        &mut self,
+        &self,
         kind: LaunchKind,
         condition: ConditionUpdate,
         now: Duration,
         timing: &Timing,
     ) {
-        if self.active_backoff(kind, now, timing).is_some() {
+        let mut kinds = self.0.lock();
+        let known = kinds.entry(kind).or_default();
+        if known.refused.as_ref().is_some_and(|refused| !refused.remaining(now, timing).is_zero()) {
             return;
         }
-        let known = self.0.entry(kind).or_default();
         let before = known.refused.as_ref().map_or(0, |refused| refused.before.saturating_add(1));
         *known =
             Known { used: now, is_accepted: false, refused: Some(Refused { condition, at: now, before }), trial: None };
     }
 
     /// Records that EC2 accepts the parameters.
-    pub(in crate::awsmachine) fn accepted(&mut self, kind: LaunchKind, now: Duration) {
-        self.0.insert(kind, Known { used: now, is_accepted: true, refused: None, trial: None });
+    pub(in crate::awsmachine) fn accepted(&self, kind: LaunchKind, now: Duration) {
+        self.0.lock().insert(kind, Known { used: now, is_accepted: true, refused: None, trial: None });
     }
 
     /// Records that a machine no longer asks EC2 and has no answer about the parameters, so that the next machine asks.
-    pub(super) fn undecided(&mut self, kind: LaunchKind, uid: &str) {
-        if let Some(known) = self.0.get_mut(&kind) {
+    pub(in crate::awsmachine) fn undecided(&self, kind: LaunchKind, uid: &str) {
+        if let Some(known) = self.0.lock().get_mut(&kind) {
             known.trial.take_if(|(asks, _)| asks == uid);
         }
     }
 
     /// Whether EC2 accepts the parameters, as far as is known.
-    pub(super) fn is_accepted(&self, kind: LaunchKind) -> bool {
-        self.0.get(&kind).is_some_and(|known| known.is_accepted)
-    }
-
-    /// Number of stored kinds.
-    pub(in crate::awsmachine) fn entries(&self) -> usize {
-        self.0.len()
+    pub(in crate::awsmachine) fn is_accepted(&self, kind: LaunchKind) -> bool {
+        self.0.lock().get(&kind).is_some_and(|known| known.is_accepted)
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     /// Runs a pass of each machine every second for `long` seconds, while EC2 refuses the kind. Returns the times of
     /// the calls.
     fn calls(machines: usize, long: u64) -> Vec<u64> {
-        let (mut kinds, timing) = (LaunchKinds::default(), Timing::default());
+        let (kinds, timing) = (LaunchKinds::default(), Timing::default());
         let mut calls = Vec::new();
         for second in 0..long {
             for machine in 0..machines {
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn the_first_machine_asks_and_the_others_wait() {
-        let (mut kinds, timing) = (LaunchKinds::default(), Timing::default());
-        let mut ask = |uid: &str, second| kinds.begin(KIND, uid, at(second), &timing);
+        let (kinds, timing) = (LaunchKinds::default(), Timing::default());
+        let ask = |uid: &str, second| kinds.begin(KIND, uid, at(second), &timing);
         assert_eq!(ask("a", 0), Permission::Granted);
         assert_eq!(ask("b", 1), Permission::Waits);
         assert_eq!(ask("a", 4), Permission::Granted, "it comes back at its turn");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn one_machine_tries_a_refused_kind_again() {
-        let (mut kinds, timing) = (LaunchKinds::default(), Timing::default());
+        let (kinds, timing) = (LaunchKinds::default(), Timing::default());
         kinds.refused(KIND, condition(), at(0), &timing);
         assert_eq!(kinds.active_backoff(KIND, at(5), &timing), Some((condition(), at(10))));
         assert_eq!(kinds.active_backoff(KIND, at(15), &timing), None);
@@ -222,12 +222,12 @@ mod tests {
 
     #[test]
     fn a_kind_that_nobody_uses_is_removed() {
-        let (mut kinds, timing) = (LaunchKinds::default(), Timing::default());
+        let (kinds, timing) = (LaunchKinds::default(), Timing::default());
         for kind in 0..1_000 {
             kinds.begin(LaunchKind(kind), "a", at(0), &timing);
         }
-        assert_eq!(kinds.entries(), 1_000);
+        assert_eq!(kinds.0.lock().len(), 1_000);
         kinds.begin(KIND, "a", at(3_600), &timing);
-        assert_eq!(kinds.entries(), 1);
+        assert_eq!(kinds.0.lock().len(), 1);
     }
 }

@@ -11,22 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_api::conditions::ConditionUpdate;
 use capa_api::machine::AWSMachine;
 use capa_api::network::NetworkSubnet;
-use capa_cloud::{CloudError, Instance, Timing};
+use capa_cloud::{Instance, Timing};
 use capa_network::{Capacity, Placement};
 use parking_lot::{Mutex, MutexGuard};
 
-use self::attempts::Attempts;
 use self::capacity::Shortages;
 use self::kinds::LaunchKinds;
-use crate::awsmachine::launch::record::Progress;
 use crate::call_fingerprint::CallFingerprint;
 use crate::refusals::Refusals;
-use crate::time::Moment;
 
-pub(super) use self::attempts::{AllocationCalls, RememberedAttempt};
+pub(super) use self::attempts::{Attempts, RememberedAttempt};
 pub(super) use self::capacity::{CapacityLocation, Pool};
 pub(super) use self::kinds::{LaunchKind, Permission};
 
@@ -36,14 +32,18 @@ pub(super) use self::kinds::{LaunchKind, Permission};
 pub struct LaunchMemory {
     holder: Arc<str>,
     state: Arc<Mutex<State>>,
+    launches: Attempts,
+    hosts: Attempts,
+    elastic_ips: Attempts,
     refusals: Refusals,
-    hosts: AllocationCalls,
-    elastic_ips: AllocationCalls,
+    shortages: Shortages,
+    kinds: LaunchKinds,
 }
 
 #[derive(Default)]
 struct State {
-    attempts: Attempts,
+    /// The answers to calls that are not recorded yet, by UID of the machine.
+    answers: HashMap<String, Instance>,
     reserved_subnets: HashMap<String, String>,
     /// The times of the first and the last failed lookup for each deleted machine, by UID.
     failed_lookups: HashMap<String, (Duration, Duration)>,
@@ -55,8 +55,6 @@ struct State {
     unanswered_stores: HashMap<String, Duration>,
     /// The group of the identity of each machine's last pass, by UID.
     identity_groups: HashMap<String, String>,
-    shortages: Shortages,
-    kinds: LaunchKinds,
 }
 
 /// A machine that needs a subnet, and the machines and subnets of its cluster.
@@ -81,32 +79,31 @@ impl LaunchMemory {
     pub fn new(holder: impl Into<Arc<str>>) -> Self {
         let holder = holder.into();
         Self {
-            hosts: AllocationCalls::new(&holder),
-            elastic_ips: AllocationCalls::new(&holder),
+            launches: Attempts::new(&holder),
+            hosts: Attempts::new(&holder),
+            elastic_ips: Attempts::new(&holder),
             holder,
             state: Arc::default(),
             refusals: Refusals::default(),
+            shortages: Shortages::default(),
+            kinds: LaunchKinds::default(),
         }
     }
 
     /// Number of stored attempts, answers, reserved subnets, tries, identities and permanent errors.
     pub fn entries(&self) -> usize {
         let state = self.state();
-        let beside = self.hosts.entries() + self.elastic_ips.entries();
-        let machines = beside + state.attempts.entries() + state.reserved_subnets.len() + state.identity_groups.len();
+        let attempts = self.launches.entries() + self.hosts.entries() + self.elastic_ips.entries();
+        let attempts = attempts + state.answers.len();
+        let machines = attempts + state.reserved_subnets.len() + state.identity_groups.len();
         let data = state.stored_data.len() + state.unanswered_stores.len();
         machines + data + state.failed_lookups.len() + state.without_newer_attempt.len() + self.refusals.entries()
     }
 
     /// Number of stored locations without capacity. An unused location is removed after an hour, when the next machine
     /// is placed.
-    pub fn shortages(&self) -> usize {
-        self.state().shortages.entries()
-    }
-
-    /// Number of stored kinds of launches. An unused kind is removed after an hour, when the next machine is launched.
-    pub fn kinds(&self) -> usize {
-        self.state().kinds.entries()
+    pub fn shortage_entries(&self) -> usize {
+        self.shortages.entries()
     }
 
     /// The id of this process in launch records.
@@ -114,64 +111,28 @@ impl LaunchMemory {
         &self.holder
     }
 
-    /// The memory of the attempt with this token.
-    pub(super) fn attempt(&self, uid: &str, client_token: &str) -> RememberedAttempt {
-        self.state().attempts.get(uid, client_token)
-    }
-
-    /// Records that this process has written the record of a new attempt in this account; `at` is the beginning of the
-    /// write.
-    pub(super) fn recorded(&self, uid: &str, client_token: &str, account_id: &str, at: Moment) {
-        self.state().attempts.recorded(uid, client_token, account_id, at);
-    }
-
-    /// Records that this process has claimed the record of another process, whose call may still be running.
-    pub(super) fn claimed(&self, uid: &str, client_token: &str, at: Moment) {
-        self.state().attempts.claimed(uid, client_token, at);
-    }
-
-    /// Records that the API server has confirmed the record; `at` is the beginning of the request.
-    pub(super) fn confirmed(&self, uid: &str, client_token: &str, at: Moment) {
-        self.state().attempts.confirmed(uid, client_token, at);
-    }
-
-    /// Records the progress of the attempt before its call or after the call has failed.
-    pub(super) fn called(&self, uid: &str, client_token: &str, progress: Progress, at: Duration) {
-        self.state().attempts.called(uid, client_token, progress, at);
-    }
-
-    /// Records a lookup that did not show the instance of the attempt.
-    pub(super) fn found_nothing(&self, uid: &str, client_token: &str, at: Duration) {
-        self.state().attempts.found_nothing(uid, client_token, at);
-    }
-
-    /// Forgets the lookups for a machine without a readable record, once it has one: they prove nothing about the
-    /// recorded instance if the record is lost again.
-    pub(super) fn end_search(&self, uid: &str, search_token: &str) {
-        self.state().attempts.end_search(uid, search_token);
-    }
-
     /// Remembers the answer to the call of an attempt until it is recorded.
     pub(super) fn answered(&self, uid: &str, instance: Instance) {
-        self.state().attempts.answered(uid, instance);
+        self.state().answers.insert(uid.to_owned(), instance);
     }
 
     /// The answer to the call of an attempt that is not recorded yet.
     pub(super) fn answer(&self, uid: &str) -> Option<Instance> {
-        self.state().attempts.answer(uid)
+        self.state().answers.get(uid).cloned()
     }
 
     /// Forgets the attempts of a machine with an instance. Its subnet stays reserved, because the cache may not show
     /// the record yet.
     pub(super) fn launched(&self, uid: &str) {
-        self.state().attempts.forget(uid);
+        self.state().answers.remove(uid);
+        self.launches.forget(uid);
         self.refusals.forget(uid);
     }
 
     /// Forgets a machine that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut state = self.state();
-        state.attempts.forget(uid);
+        state.answers.remove(uid);
         state.reserved_subnets.remove(uid);
         state.stored_data.remove(uid);
         state.unanswered_stores.remove(uid);
@@ -179,6 +140,7 @@ impl LaunchMemory {
         state.failed_lookups.remove(uid);
         state.without_newer_attempt.remove(uid);
         self.refusals.forget(uid);
+        self.launches.forget(uid);
         self.hosts.forget(uid);
         self.elastic_ips.forget(uid);
     }
@@ -260,13 +222,18 @@ impl LaunchMemory {
         self.state().identity_groups.get(uid).cloned()
     }
 
-    /// The allocations of Dedicated Hosts.
-    pub(super) fn hosts(&self) -> &AllocationCalls {
+    /// The attempts to launch instances.
+    pub(super) fn launches(&self) -> &Attempts {
+        &self.launches
+    }
+
+    /// The attempts to allocate Dedicated Hosts.
+    pub(super) fn hosts(&self) -> &Attempts {
         &self.hosts
     }
 
-    /// The allocations of Elastic IPs.
-    pub(super) fn elastic_ips(&self) -> &AllocationCalls {
+    /// The attempts to allocate Elastic IPs.
+    pub(super) fn elastic_ips(&self) -> &Attempts {
         &self.elastic_ips
     }
 
@@ -275,65 +242,14 @@ impl LaunchMemory {
         &self.refusals
     }
 
-    /// The refusal of a kind of launches, with the time until EC2 is asked again.
-    pub(super) fn refused_kind(
-        &self,
-        kind: LaunchKind,
-        now: Duration,
-        timing: &Timing,
-    ) -> Option<(ConditionUpdate, Duration)> {
-        self.state().kinds.active_backoff(kind, now, timing)
+    /// The kinds of launches that EC2 has accepted or refused.
+    pub(super) fn kinds(&self) -> &LaunchKinds {
+        &self.kinds
     }
 
-    /// Whether a machine may ask EC2 for an instance of this kind.
-    pub(super) fn begin_kind(&self, kind: LaunchKind, uid: &str, now: Duration, timing: &Timing) -> Permission {
-        self.state().kinds.begin(kind, uid, now, timing)
-    }
-
-    /// Records that EC2 refuses all launches of this kind.
-    pub(super) fn refuse_kind(&self, kind: LaunchKind, condition: ConditionUpdate, now: Duration, timing: &Timing) {
-        self.state().kinds.refused(kind, condition, now, timing);
-    }
-
-    /// Records that EC2 accepts the launches of this kind.
-    pub(super) fn accept_kind(&self, kind: LaunchKind, now: Duration) {
-        self.state().kinds.accepted(kind, now);
-    }
-
-    /// Records that a machine does not ask EC2 for an instance of this kind any more.
-    pub(super) fn leave_kind(&self, kind: LaunchKind, uid: &str) {
-        self.state().kinds.undecided(kind, uid);
-    }
-
-    /// Whether EC2 accepts the launches of this kind.
-    pub(super) fn is_kind_accepted(&self, kind: LaunchKind) -> bool {
-        self.state().kinds.is_accepted(kind)
-    }
-
-    /// Records a location without capacity.
-    pub(super) fn refused_capacity(
-        &self,
-        pool: &Pool,
-        location: CapacityLocation,
-        refusal: Option<&CloudError>,
-        at: Duration,
-    ) {
-        self.state().shortages.refused(pool, location, refusal, at);
-    }
-
-    /// EC2's codes for the locations without capacity, each with the words of one refusal.
-    pub(super) fn refusals_of_capacity(&self, pool: &Pool) -> BTreeMap<String, String> {
-        self.state().shortages.refusals(pool)
-    }
-
-    /// Records that a subnet has capacity.
-    pub(super) fn found_capacity(&self, pool: &Pool, subnet: &NetworkSubnet) {
-        self.state().shortages.relieved(pool, subnet);
-    }
-
-    /// The time until a machine retries a location without capacity.
-    pub(super) fn capacity_remaining(&self, pool: &Pool, now: Duration, timing: &Timing) -> Duration {
-        self.state().shortages.remaining(pool, now, timing)
+    /// The locations without capacity.
+    pub(super) fn shortages(&self) -> &Shortages {
+        &self.shortages
     }
 
     /// Chooses a subnet by the number of machines in each subnet and by recent lacks of capacity. The subnet is
@@ -359,11 +275,11 @@ impl LaunchMemory {
                 *counts.entry(subnet).or_insert(0) += 1;
             }
         }
-        let capacity = state.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.timing);
+        let capacity = self.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.timing);
         let placement = choose(&counts, &capacity)?;
         let chosen = query.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {
-            state.shortages.tried(query.uid, query.pool, subnet, query.now);
+            self.shortages.tried(query.uid, query.pool, subnet, query.now);
         }
         state.reserved_subnets.insert(query.uid.to_owned(), placement.subnet_id.clone());
         Ok(placement)

@@ -6,8 +6,10 @@ use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
 use super::*;
+use crate::awsmachine::launch::protocol::Progress;
 use crate::call_fingerprint::CallFingerprint;
 use crate::testing::read;
+use crate::time::Moment;
 
 fn machine(uid: &str, more: &str) -> Arc<AWSMachine> {
     Arc::new(read(&format!(
@@ -87,14 +89,14 @@ fn deleted_machines_do_not_count_for_a_subnet() {
 fn one_machine_of_many_tries_a_short_zone_again() {
     let memory = LaunchMemory::new("one");
     for zone in ["a", "b"] {
-        memory.refused_capacity(&pool(), CapacityLocation::Zone(zone.into()), None, Duration::ZERO);
+        memory.shortages().refused(&pool(), CapacityLocation::Zone(zone.into()), None, Duration::ZERO);
     }
     assert!(try_place(&memory, "m", &[], 59).is_err());
     assert_eq!(try_place(&memory, "m", &[], 60).unwrap(), "subnet-0000000a");
     assert_eq!(try_place(&memory, "n", &[], 60).unwrap(), "subnet-0000000b");
     assert!(try_place(&memory, "o", &[], 61).is_err(), "both are being tried");
     let relieved: NetworkSubnet = read("{id: subnet-0000000a, availabilityZone: a}");
-    memory.found_capacity(&pool(), &relieved);
+    memory.shortages().relieved(&pool(), &relieved);
     assert_eq!(try_place(&memory, "o", &[], 61).unwrap(), "subnet-0000000a");
 }
 
@@ -116,21 +118,21 @@ fn a_refusal_ends_with_the_launch_or_the_machine() {
 fn the_memory_of_an_attempt_ends_with_another_token() {
     let memory = LaunchMemory::new("one");
     let now = Moment { time: Timestamp::UNIX_EPOCH, uptime: Duration::ZERO };
-    memory.called("m", "m-1", Progress::Unclear, now.uptime);
-    memory.found_nothing("m", "m-1", now.uptime);
-    memory.recorded("m", "m-2", "111122223333", now);
-    let next = memory.attempt("m", "m-2");
+    memory.launches().called("m", "m-1", Progress::Unclear, now.uptime);
+    memory.launches().found_nothing("m", "m-1", now.uptime);
+    memory.launches().recorded("m", "m-2", "111122223333", now);
+    let next = memory.launches().get("m", "m-2");
     assert_eq!((next.progress, next.absence), (Progress::Recorded, None));
-    assert_eq!(memory.attempt("m", "m-1").progress, Progress::Unknown);
+    assert_eq!(memory.launches().get("m", "m-1").progress, Progress::Unknown);
 }
 
 #[test]
 fn a_call_begins_the_proof_of_absence_anew() {
     let memory = LaunchMemory::new("one");
     let later = Duration::from_secs(100);
-    memory.found_nothing("m", "m-1", Duration::ZERO);
-    memory.called("m", "m-1", Progress::Unanswered, later);
-    let proof = memory.attempt("m", "m-1").absence.unwrap();
+    memory.launches().found_nothing("m", "m-1", Duration::ZERO);
+    memory.launches().called("m", "m-1", Progress::Unanswered, later);
+    let proof = memory.launches().get("m", "m-1").absence.unwrap();
     assert_eq!((proof.since, proof.first_empty), (later, None));
 }
 

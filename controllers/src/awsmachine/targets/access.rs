@@ -67,7 +67,7 @@ impl TargetGate {
 }
 
 /// The reason to hold a launch back. `None` if the machine may use its targets.
-pub(in crate::awsmachine) fn launch_hold(
+pub(in crate::awsmachine) fn gate(
     scope: &MachineScope,
     location: &InstanceLocation,
     context: &MachineContext,

@@ -410,7 +410,7 @@ async fn an_attempt_without_a_call_in_another_account_hides_no_instance() {
         *status = AWSMachineStatus { launch, network: Some(network), ..AWSMachineStatus::default() };
     });
     let now = scene.context.now();
-    scene.context.memory.recorded("uid-m", "uid-m-1", "999999999999", now);
+    scene.context.memory.launches().recorded("uid-m", "uid-m-1", "999999999999", now);
     scene.delete();
     assert!(terminated(&scene.pass().await));
 }

@@ -14,7 +14,7 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, DnsRecords, Instance, MetadataOptions, PrimaryInterface, additional_tags};
 use capa_runtime::reconcile::{EventDraft, Next};
 
-use self::plan::{GroupFacts, GroupRecord, GroupStep, KnownTags, TagChange};
+use self::plan::{GroupRecord, GroupStep, KnownGroups, KnownTags, TagChange};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::inputs::references;
@@ -301,7 +301,7 @@ async fn update_groups(
     let is_done =
         |recorded: &AppliedSecurityGroups| recorded.pending != Some(true) && recorded.references == *references;
     if recorded.as_ref().is_some_and(is_done) {
-        let facts = GroupFacts { actual: &interface.security_group_ids, given: &given, applied: recorded.as_ref() };
+        let facts = KnownGroups { actual: &interface.security_group_ids, given: &given, applied: recorded.as_ref() };
         scope.set_condition(groups_in_place(instance, interface, &facts.missing()));
         return Ok(());
     }
@@ -317,12 +317,12 @@ async fn update_groups(
         pending: None,
     };
     let applied = recorded.or_else(|| plan::security_groups_taken_over(&scope.machine));
-    let facts = GroupFacts { actual: &interface.security_group_ids, given: &given, applied: applied.as_ref() };
+    let facts = KnownGroups { actual: &interface.security_group_ids, given: &given, applied: applied.as_ref() };
     let step = match facts.step_to(wanted.clone()) {
         step @ GroupStep::Record(_) => step,
         GroupStep::Replace { .. } | GroupStep::LeavesNone => {
             let actual = groups_now(scope, instance, location).await?;
-            let facts = GroupFacts { actual: &actual, ..facts };
+            let facts = KnownGroups { actual: &actual, ..facts };
             facts.step_to(wanted)
         }
     };

@@ -68,9 +68,9 @@ fn owned<'a>(tags: impl Iterator<Item = (&'a String, &'a String)>) -> Tags {
     tags.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// What is known of the security groups of an instance.
+/// The known security groups of an instance.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GroupFacts<'a> {
+pub(super) struct KnownGroups<'a> {
     /// The groups of its network interface.
     pub(super) actual: &'a [String],
     /// The groups that the provider has given it.
@@ -106,7 +106,7 @@ pub(super) enum GroupStep {
     LeavesNone,
 }
 
-impl GroupFacts<'_> {
+impl KnownGroups<'_> {
     fn applied_ids(&self) -> &[String] {
         self.applied.map_or(&[], |applied| applied.ids.as_slice())
     }
@@ -249,7 +249,7 @@ mod tests {
         wanted: &[&str],
     ) -> (Option<Vec<String>>, Vec<String>) {
         let (actual, given, applied) = (ids(actual), ids(given), applied.map(groups));
-        let facts = GroupFacts { actual: &actual, given: &given, applied: applied.as_ref() };
+        let facts = KnownGroups { actual: &actual, given: &given, applied: applied.as_ref() };
         match facts.step_to(groups(wanted)) {
             GroupStep::Record(after) => (None, after.applied.ids),
             GroupStep::Replace { groups, after, .. } => (Some(groups), after.applied.ids),
@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn a_group_that_was_there_at_launch_can_come_back() {
         let (actual, given, applied) = (ids(&["net", "old"]), ids(&["net", "old"]), groups(&["old"]));
-        let facts = GroupFacts { actual: &actual, given: &given, applied: Some(&applied) };
+        let facts = KnownGroups { actual: &actual, given: &given, applied: Some(&applied) };
         let GroupStep::Replace { groups: now, after, .. } = facts.step_to(groups(&[])) else {
             panic!("no call");
         };
         assert_eq!(after.given, ids(&["net"]));
-        let without = GroupFacts { actual: &now, given: &after.given, applied: Some(&after.applied) };
+        let without = KnownGroups { actual: &now, given: &after.given, applied: Some(&after.applied) };
         assert_eq!(without.missing(), [""; 0]);
         let again = without.step_to(groups(&["old"]));
         assert!(matches!(again, GroupStep::Replace { groups, .. } if groups == ids(&["net", "old"])));
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn the_record_before_the_call_has_old_and_new_groups() {
         let (actual, given, applied) = (ids(&["net", "old"]), ids(&["net", "old"]), groups(&["old"]));
-        let facts = GroupFacts { actual: &actual, given: &given, applied: Some(&applied) };
+        let facts = KnownGroups { actual: &actual, given: &given, applied: Some(&applied) };
         let GroupStep::Replace { before, .. } = facts.step_to(groups(&["new"])) else {
             panic!("no call");
         };
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn removed_groups_are_named() {
         let (actual, given, applied) = (ids(&["net", "other"]), ids(&["net", "old"]), groups(&["old"]));
-        let facts = GroupFacts { actual: &actual, given: &given, applied: Some(&applied) };
+        let facts = KnownGroups { actual: &actual, given: &given, applied: Some(&applied) };
         assert_eq!(facts.missing(), ["old"]);
     }
 
