@@ -122,7 +122,7 @@ test-unit: require-rust ## Run the tests that need no local world
 
 .PHONY: test-all
 test-all: ## Run `make test`, the mutants, the long stories, Cluster API's specs, the ratios of `make bench` and quickstart
-	@+hack/tests/phases.sh --keep-going test sim-mutants sim-tests long-tests timed-tests bench-goals quickstart
+	@+hack/tests/phases.sh --keep-going test sim-mutants sim-tests long-tests timed-tests bench-lives bench-troubles quickstart
 
 .PHONY: long-tests
 long-tests: tools-and-build upstream-specs cloud-init capa fleet-tools
@@ -186,9 +186,12 @@ bench: tools-and-programs $(filter capa,$(BESIDE)) ## Measure what machines cost
 	@"$(PROGRAMS)/bench" --program "$(or $(PROGRAM),$(TARGET)/release/capa-rs)" $(if $(BESIDE),--beside $(BESIDE)) $(BENCH)
 
 # The ratios that do not depend on how the program is optimised: calls, writes, and times that AWS's rates determine.
-.PHONY: bench-goals
-bench-goals: tools-and-programs capa
+.PHONY: bench-lives
+bench-lives: tools-and-programs capa
 	@"$(PROGRAMS)/bench" --program "$(PROGRAMS)/capa-rs" --workers 100 --only inline,existing --idle 300 --beside capa
+
+.PHONY: bench-troubles
+bench-troubles: tools-and-programs
 	@"$(PROGRAMS)/bench" --program "$(PROGRAMS)/capa-rs" --workers 100 --only secrets,buckets,minute,image --minutes 7
 
 .PHONY: rustdoc

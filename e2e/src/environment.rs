@@ -161,6 +161,12 @@ impl TestEnvironment {
         Ok(applied)
     }
 
+    /// Applies an object like [`apply`](Self::apply), in a dry run in which schemas, policies and webhooks judge it, and
+    /// unknown fields are refused.
+    pub async fn apply_strictly(&self, object: &DynamicObject) -> anyhow::Result<()> {
+        objects::apply_strictly(&self.client, object, &self.namespace).await
+    }
+
     /// All objects of the namespace, and all cluster-scoped objects of this provider's group, by the name of their kind
     /// (`secrets.core`).
     pub async fn objects(&self) -> anyhow::Result<BTreeMap<String, Vec<DynamicObject>>> {

@@ -77,6 +77,16 @@ pub async fn apply(client: &Client, object: &DynamicObject, namespace: &str) -> 
     Ok(applied)
 }
 
+/// Server-side apply of one object like [`apply`], in a dry run, in which schemas, policies and webhooks judge it, and
+/// unknown fields are refused.
+pub(crate) async fn apply_strictly(client: &Client, object: &DynamicObject, namespace: &str) -> anyhow::Result<()> {
+    let strict = PatchParams::apply(FIELD_MANAGER).validation_strict().dry_run().force();
+    let api = api_for(client, object, namespace).await?;
+    let applied = api.patch(&object.name_any(), &strict, &Patch::Apply(object)).await;
+    applied.with_context(|| format!("apply {} in a dry run", describe(object)))?;
+    Ok(())
+}
+
 /// Applies a set of objects in any order: definitions and namespaces are applied before the objects that need them.
 pub(crate) async fn apply_all(client: &Client, objects: Vec<DynamicObject>, namespace: &str) -> anyhow::Result<()> {
     let (first, rest): (Vec<_>, Vec<_>) =

@@ -11,12 +11,14 @@ mod secrets;
 use anyhow::Context;
 use aws_credential_types::Credentials;
 use aws_sdk_ec2::config::{BehaviorVersion, Region};
-use aws_sdk_ec2::types::{Filter, Instance, Tag};
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
+use aws_sdk_ec2::types::{Filter, Instance, InstanceType, Tag};
 use aws_sdk_ec2::{Client, Config};
 use aws_sdk_elasticloadbalancing as classic;
 use aws_sdk_elasticloadbalancingv2 as elbv2;
 
 use crate::aws_proxy::{AccessKey, Account};
+use crate::moto;
 
 pub use detail::Shown;
 pub use load_balancer::{ClassicLoadBalancer, LoadBalancer};
@@ -133,6 +135,21 @@ impl User {
             reservations.flat_map(|reservation| reservation.instances.unwrap_or_default()).collect();
         instances.sort_by(|left, right| left.instance_id.cmp(&right.instance_id));
         Ok(instances)
+    }
+
+    /// Launches an instance in a subnet with a request that `complete` adds to, and returns its id.
+    pub async fn launch(
+        &self,
+        subnet_id: &str,
+        complete: impl FnOnce(RunInstancesFluentBuilder) -> RunInstancesFluentBuilder,
+    ) -> anyhow::Result<String> {
+        let arguments = format!("--image-id {} --instance-type t3.large --subnet-id {subnet_id}", moto::IMAGE_ID);
+        self.announce(&format!("run-instances {arguments}"));
+        let launch = self.ec2.run_instances().image_id(moto::IMAGE_ID).instance_type(InstanceType::T3Large);
+        let launch = complete(launch.subnet_id(subnet_id).min_count(1).max_count(1));
+        let launched = launch.send().await.with_context(|| format!("launching an instance in {subnet_id}"))?;
+        let instance = launched.instances().first().context("no instance was launched")?;
+        instance.instance_id.clone().context("the instance has no id")
     }
 
     /// Terminates an instance by hand.

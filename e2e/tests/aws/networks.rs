@@ -1,7 +1,5 @@
 use std::sync::{Arc, Mutex};
 
-use aws_sdk_ec2::types::InstanceType;
-use capa_e2e::moto::IMAGE_ID;
 use capa_e2e::user::{NetworkPlan, User};
 
 use super::{REGION, account};
@@ -36,11 +34,8 @@ async fn a_dump_changes_with_every_tag_and_not_with_past_instances() {
     assert!(before.to_string().contains(&network.node_security_group_id));
     let subnet = network.zones[0].private_subnet_id.clone();
 
-    let launch = user.ec2().run_instances().image_id(IMAGE_ID).instance_type(InstanceType::T3Small);
-    let launch =
-        launch.min_count(1).max_count(1).subnet_id(&subnet).security_group_ids(&network.node_security_group_id);
-    let answer = launch.send().await.unwrap();
-    let instance = answer.instances()[0].instance_id.clone().unwrap();
+    let group_id = &network.node_security_group_id;
+    let instance = user.launch(&subnet, |launch| launch.security_group_ids(group_id)).await.unwrap();
     assert_ne!(user.dump().await.unwrap(), before, "its interface and volume are there");
     user.terminate(&instance).await.unwrap();
     assert_eq!(user.dump().await.unwrap(), before);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use aws_sdk_ec2::types::InstanceType;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use capa_api::machine::SecretsBackend;
@@ -15,7 +14,7 @@ use capa_controllers::boot_hook::{StoredData, prefix};
 use capa_e2e::aws_proxy::Fault;
 
 use capa_e2e::user::{Network, NetworkPlan, User, json};
-use capa_e2e::{Story, TestEnvironment, aws_cli, cloud_init, cloud_init_boot, eventually_by_polling, fixtures, moto};
+use capa_e2e::{Story, TestEnvironment, aws_cli, cloud_init, cloud_init_boot, eventually_by_polling, fixtures};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -272,17 +271,8 @@ write_files:
 
     async fn launch(&self, stored: &StoredData) -> anyhow::Result<String> {
         let zone = self.network.zones.first().context("no zone")?;
-        let launch = self.user.ec2().run_instances().image_id(moto::IMAGE_ID);
-        let launched = launch
-            .instance_type(InstanceType::T3Micro)
-            .subnet_id(&zone.private_subnet_id)
-            .user_data(BASE64_STANDARD.encode(stored.user_data().expose()))
-            .min_count(1)
-            .max_count(1)
-            .send()
-            .await?;
-        let instance = launched.instances().first().context("no instance")?;
-        Ok(instance.instance_id().context("no id")?.to_owned())
+        let user_data = BASE64_STANDARD.encode(stored.user_data().expose());
+        self.user.launch(&zone.private_subnet_id, |launch| launch.user_data(user_data)).await
     }
 
     /// Waits until the node looks for the API server that its data names.

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use capa_e2e::{Story, TestEnvironment, capa_manifests, objects};
 use kube::ResourceExt as _;
-use kube::api::{DynamicObject, Patch, PatchParams, TypeMeta, ValidationDirective};
+use kube::api::{DynamicObject, TypeMeta};
 use serde_json::Value;
 
 use super::scenario::OURS;
@@ -146,12 +146,5 @@ async fn offer(environment: &TestEnvironment, mut object: DynamicObject) -> anyh
     }
     let types = object.types.as_mut().context("a kind")?;
     OURS.clone_into(&mut types.api_version);
-    let api = environment.api(OURS, &types.kind).await?;
-    let parameters = PatchParams {
-        dry_run: true,
-        field_validation: Some(ValidationDirective::Strict),
-        ..PatchParams::apply("kubectl")
-    };
-    api.patch(&object.name_any(), &parameters, &Patch::Apply(&object)).await?;
-    Ok(())
+    environment.apply_strictly(&object).await
 }

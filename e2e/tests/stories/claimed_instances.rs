@@ -1,8 +1,7 @@
 //! Specs that name an instance. Users can write this field.
 
 use anyhow::Context;
-use aws_sdk_ec2::types::InstanceType;
-use capa_e2e::{Story, moto};
+use capa_e2e::Story;
 
 use super::machines::{INLINE, text};
 use super::scenario::{CORE, OURS, Scenario, run_story, story};
@@ -42,16 +41,7 @@ fn an_instance_named_by_a_spec_needs_the_tags_of_its_machine() -> anyhow::Result
 /// An instance of the user, without any of the provider's tags.
 pub(super) async fn launch_by_hand(scenario: &Scenario) -> anyhow::Result<String> {
     let zone = scenario.network.zones.first().context("no zone")?;
-    let launch = scenario.user.ec2().run_instances().image_id(moto::IMAGE_ID);
-    let launched = launch
-        .instance_type(InstanceType::T3Large)
-        .subnet_id(&zone.private_subnet_id)
-        .min_count(1)
-        .max_count(1)
-        .send()
-        .await?;
-    let instance = launched.instances().first().context("no instance")?;
-    Ok(instance.instance_id().context("no id")?.to_owned())
+    scenario.user.launch(&zone.private_subnet_id, |launch| launch).await
 }
 
 mod long_stories {

@@ -157,20 +157,9 @@ fn is_ours(document: &Value) -> bool {
 async fn apply_all(environment: &TestEnvironment, file: &Path, objects: &[DynamicObject]) -> anyhow::Result<usize> {
     for object in objects {
         let place = || format!("{}: {}", file.display(), object.name_any());
-        apply_strictly(environment, object).await.with_context(place)?;
+        environment.apply_strictly(object).await.with_context(place)?;
     }
     Ok(objects.len())
-}
-
-/// Applies an object in a dry run, in which schemas, policies and webhooks judge it, and unknown fields are refused.
-pub(super) async fn apply_strictly(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
-    let types = object.types.clone().context("a kind")?;
-    let namespace = object.metadata.namespace.as_deref();
-    let namespace = namespace.unwrap_or_else(|| environment.namespace());
-    let api = objects::api_of(&environment.client(), &types, namespace).await?;
-    let strict = PatchParams::apply("a-user").validation_strict().dry_run().force();
-    api.patch(&object.name_any(), &strict, &Patch::Apply(object)).await?;
-    Ok(())
 }
 
 /// The unmanaged example as a user applies it.

@@ -9,7 +9,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 
-use super::examples::apply_strictly;
 use super::scenario::WITHIN;
 
 /// API groups whose kinds other stories define as well: this story gives them other names, because it deletes them.
@@ -108,7 +107,8 @@ async fn judge(environment: &TestEnvironment) -> anyhow::Result<usize> {
         }
         // The API server serves a new kind soon after its definition.
         eventually(WITHIN, &format!("{} to be accepted", object.name_any()), async || {
-            apply_strictly(environment, &object)
+            environment
+                .apply_strictly(&object)
                 .await
                 .with_context(|| format!("{}: {kind} {}", file.display(), object.name_any()))
         })

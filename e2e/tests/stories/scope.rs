@@ -23,7 +23,7 @@ fn objects_outside_filter_and_namespace_are_not_touched() -> anyhow::Result<()> 
         }
         s.machine("plain", "dev", INLINE).await?;
         let manager = s.new_manager().flag(FASTER).flag("--watch-filter=blue");
-        let manager = manager.start().await?;
+        manager.start().await?;
         s.machine_ready("blue").await?;
 
         untouched(&s.get(OURS, "AWSMachine", "plain").await?);
@@ -37,9 +37,11 @@ fn objects_outside_filter_and_namespace_are_not_touched() -> anyhow::Result<()> 
         // namespace.
         s.patch(OURS, "AWSMachine", "plain", blue).await?;
         s.machine_ready("plain").await?;
-        manager.stop().await?;
         elsewhere.start_manager().await?;
         elsewhere.machine_ready("blue").await?;
+        // Managers of two namespaces work side by side.
+        s.assert_mutating(&[("RunInstances", 2)]);
+        elsewhere.assert_mutating(&[("RunInstances", 1)]);
         Ok(())
     })
 }

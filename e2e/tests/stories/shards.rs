@@ -4,17 +4,18 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use capa_e2e::aws_proxy::AccessKey;
-use capa_e2e::{Manager, Story, fixtures, kustomize, mostly_waits, objects};
+use capa_e2e::{Manager, Story, eventually_by_polling, fixtures, kustomize, mostly_waits, objects};
 use futures::future::try_join_all;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::machines::INLINE;
-use super::scenario::{CORE, EVERY_NAMESPACE, OURS, Scenario, WITHIN, run_story};
+use super::scenario::{CORE, EVERY_NAMESPACE, OURS, Scenario, WITHIN, run_story, settled};
 
 /// The label that `--watch-filter` selects by.
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
@@ -29,18 +30,41 @@ const WHOLE: Shares = ["0.5", "1"];
 /// Half of them, as docs/scale.md gives them to each of two shards.
 const HALF: Shares = ["0.25", "0.5"];
 
-/// A machine that gets the label of another shard belongs to its manager, which does not launch it again.
-async fn moves(scenario: &Scenario, machine: &str, to: &Shard) -> anyhow::Result<()> {
-    let label = json!({"metadata": {"labels": {WATCH_FILTER: to.name}}});
-    scenario.patch(OURS, "AWSMachine", machine, label).await?;
+/// Gives a cluster with its machines of these numbers the label of another shard: its manager continues with them, and
+/// neither manager changes anything in AWS. The first manager leaves them alone from then on.
+async fn moves(scenario: &Scenario, from: &Shard, to: &Shard, machines: Range<usize>) -> anyhow::Result<()> {
+    let mark = scenario.aws().mark();
+    let names: Vec<String> = machines.map(|number| from.machine(number)).collect();
+    let machines = names.iter().map(|name| ("AWSMachine", "awsmachine", name.as_str()));
+    let moved: Vec<_> = [("AWSCluster", "awscluster", from.name)].into_iter().chain(machines).collect();
+    for (kind, _, name) in &moved {
+        let label = json!({"metadata": {"labels": {WATCH_FILTER: to.name}}});
+        scenario.patch(OURS, kind, name, label).await?;
+    }
+    for (_, controller, name) in &moved {
+        eventually_by_polling(WITHIN, &format!("the other shard to look at {name}"), async || {
+            ensure!(!to.manager.looked_at(controller, name)?.is_empty(), "it has no pass over {name}");
+            Ok(())
+        })
+        .await?;
+    }
+    let changes = scenario.aws().journal_since(mark).mutating();
+    ensure!(changes.is_empty(), "{changes}");
+
+    let machine = names.first().context("no machine")?;
     let instance = scenario.launched(machine).await?;
+    let version = scenario.get(OURS, "AWSMachine", machine).await?.resource_version().context("a version")?.parse()?;
     scenario.begin_deletion(CORE, "Machine", machine).await?;
     scenario.gone(OURS, "AWSMachine", &[machine]).await?;
-    let changes = scenario.aws().journal().by(&to.key.access_key_id).mutating();
-    let terminations = changes.of("TerminateInstances");
-    ensure!(terminations.calls().iter().any(|call| call.values("InstanceId") == [instance.as_str()]), "{terminations}");
-    let launches = changes.of("RunInstances");
-    ensure!(launches.calls().iter().all(|call| call.tags("instance").get("Name") != Some(&machine)), "{launches}");
+    let changes = scenario.aws().journal_since(mark).mutating();
+    let of_first = changes.by(&from.key.access_key_id);
+    ensure!(of_first.is_empty(), "{of_first}");
+    let changes = changes.distinct();
+    let [termination] = changes.calls() else { bail!("{changes}") };
+    ensure!(termination.access_key_id == to.key.access_key_id, "{changes}");
+    ensure!(termination.action == "TerminateInstances" && termination.values("InstanceId") == [instance], "{changes}");
+    let looked_at = from.manager.looked_at("awsmachine", machine)?;
+    ensure!(looked_at.iter().all(|seen| *seen < version), "{} looked at version {version}: {looked_at:?}", from.name);
     Ok(())
 }
 
@@ -213,7 +237,43 @@ mod long_stories {
             let again = Shard::start(s, "blue", HALF).await?;
             s.machine_ready(&again.machine(MACHINES)).await?;
             again.launched_only(s, more)?;
-            moves(s, &green.machine(0), &again).await
+            moves(s, &green, &again, 0..MACHINES + 1).await
+        })
+    }
+
+    /// docs/scale.md says so of shards that overlap by mistake.
+    #[test]
+    fn two_managers_of_the_same_machines_do_nothing_twice() -> anyhow::Result<()> {
+        mostly_waits();
+        run_story(Story::new("overlap").in_its_own_world(&[]), async |s| {
+            let everything = s.new_manager().flag(EVERY_NAMESPACE).leader_election();
+            let (everything, blue) = tokio::try_join!(everything.start(), Shard::start(s, "blue", HALF))?;
+            blue.cluster(s).await?;
+            blue.machines(s, 0..2 * MACHINES).await?;
+            s.machines_ready(2 * MACHINES).await?;
+            let names: Vec<String> = (0..2 * MACHINES).map(|number| blue.machine(number)).collect();
+            for (manager, name) in
+                [&everything, &blue.manager].into_iter().flat_map(|one| names.iter().map(move |name| (one, name)))
+            {
+                eventually_by_polling(WITHIN, "a pass of both managers", async || {
+                    ensure!(!manager.looked_at("awsmachine", name)?.is_empty(), "a manager has none over {name}");
+                    Ok(())
+                })
+                .await?;
+            }
+            ensure!(s.launched_once()?.len() == 2 * MACHINES, "{}", s.launches());
+
+            // They agree: neither writes what the other one has written differently.
+            let versions = async || {
+                anyhow::Ok(s.machines().await?.iter().map(kube::ResourceExt::resource_version).collect::<Vec<_>>())
+            };
+            settled("the AWSMachines", Duration::from_secs(10), WITHIN, versions).await?;
+
+            try_join_all(names.iter().map(|name| s.begin_deletion(CORE, "Machine", name))).await?;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            s.gone(OURS, "AWSMachine", &names).await?;
+            ensure!(s.launched_once()? == s.terminated(), "{}", s.aws().manager_journal().mutating());
+            Ok(())
         })
     }
 }

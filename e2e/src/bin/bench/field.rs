@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
-use aws_sdk_ec2::types::{InstanceType, ResourceType, Tag, TagSpecification};
+use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
 use capa_api::meta;
 use capa_e2e::aws_proxy::Account;
 use capa_e2e::user::{Network, NetworkPlan, User};
-use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, moto, objects};
+use capa_e2e::{LocalWorld, Manager, Memory, TestEnvironment, eventually, fixtures, objects};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -200,11 +200,8 @@ impl Field {
         ];
         let tags = tags.map(|(key, value)| Tag::builder().key(key).value(value).build());
         let tags = TagSpecification::builder().resource_type(ResourceType::Instance).set_tags(Some(tags.to_vec()));
-        let launch = self.user.ec2().run_instances().image_id(moto::IMAGE_ID).instance_type(InstanceType::T3Large);
-        let launch = launch.subnet_id(subnet_id).security_group_ids(&self.network.node_security_group_id);
-        let launched = launch.tag_specifications(tags.build()).min_count(1).max_count(1).send().await?;
-        let instance = launched.instances().first().context("no instance")?;
-        Ok(instance.instance_id().context("an instance without id")?.to_owned())
+        let group_id = &self.network.node_security_group_id;
+        self.user.launch(subnet_id, |launch| launch.security_group_ids(group_id).tag_specifications(tags.build())).await
     }
 
     /// Gives the AWSCluster an annotation.

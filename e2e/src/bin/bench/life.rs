@@ -196,7 +196,19 @@ async fn change_cluster(field: &Field) -> anyhow::Result<Phase> {
     field.quiet().await?;
     progress("  an annotation of the AWSCluster changes");
     let start = meters::start(field)?;
+    let manager = field.manager_here()?;
+    let before = match &manager {
+        Some(manager) => manager.passes("awscluster").await?,
+        None => 0.0,
+    };
     field.annotate_cluster().await?;
+    if let Some(manager) = manager {
+        eventually_by_polling(deadline(0), "a pass over the AWSCluster", async || {
+            ensure!(manager.passes("awscluster").await? > before, "there was none");
+            Ok(())
+        })
+        .await?;
+    }
     field.quiet().await?;
     start.end(field)
 }

@@ -68,6 +68,14 @@ fn calls(phase: &Phase) -> f64 {
     number(phase.all_calls())
 }
 
+/// The title of the row about a restart.
+const RESTART: &str = "restart: AWS calls, manager CPU seconds, seconds";
+
+/// AWS calls, the manager's CPU seconds and the wall time of a phase.
+fn cost(phase: &Phase) -> String {
+    format!("{}, {:.2}, {:.1}", phase.all_calls(), phase.manager_cpu_seconds, phase.seconds)
+}
+
 /// The rows about AWS calls and wall time.
 fn calls_and_times(lives: &[Life]) -> Vec<Vec<String>> {
     let row = |title: &str, cell: &dyn Fn(&Life) -> Option<String>| row(title, lives, cell);
@@ -125,11 +133,7 @@ fn work(lives: &[Life]) -> Vec<Vec<String>> {
         row("the AWSCluster's annotation changes: AWS calls", &|life| {
             Some(life.cluster_changed.all_calls().to_string())
         }),
-        row("restart: AWS calls, manager CPU seconds, seconds", &|life| {
-            let restarted = &life.restarted;
-            let (calls, cpu) = (restarted.all_calls(), restarted.manager_cpu_seconds);
-            Some(format!("{calls}, {cpu:.2}, {:.1}", restarted.seconds))
-        }),
+        row(RESTART, &|life| Some(cost(&life.restarted))),
     ]
 }
 
@@ -170,15 +174,14 @@ fn existing(measured: &[Existing]) -> String {
         let [resident, anonymous, peak] = [memory.resident, memory.anonymous, memory.peak].map(mebibytes);
         format!("{resident:.1}, {anonymous:.1}, {peak:.1}")
     };
-    let work = |phase: &Phase| format!("{}, {:.2}, {:.1}", calls(phase), phase.manager_cpu_seconds, phase.seconds);
     let rows = [
-        row("until all are ready: AWS calls, manager CPU seconds, seconds", &|one| work(&one.adopted)),
+        row("until all are ready: AWS calls, manager CPU seconds, seconds", &|one| cost(&one.adopted)),
         row("… status writes, all Kubernetes writes per machine", &|one| {
             let writes = number(one.adopted.all_writes()) / number(one.machines);
             format!("{:.2}, {writes:.2}", one.status_writes_per_machine())
         }),
         row("… manager RSS, of which data, peak, MiB", &|one| memory(&one.memory)),
-        row("restart: AWS calls, manager CPU seconds, seconds", &|one| work(&one.restarted)),
+        row(RESTART, &|one| cost(&one.restarted)),
         row("… status writes", &|one| one.restarted.status_writes().to_string()),
         row("… manager RSS, of which data, peak, MiB", &|one| memory(&one.memory_after)),
     ];
@@ -216,7 +219,9 @@ fn throttled_minutes(measured: &[ThrottledMinute]) -> String {
     let row = |title: &str, cell: &dyn Fn(&ThrottledMinute) -> String| row(title, measured, |one| Some(cell(one)));
     let rows = [
         row("AWS calls in the minute", &|one| one.minute.all_calls().to_string()),
-        row("seconds from its end until all are ready", &|one| format!("{:.1}", one.recovered.seconds)),
+        row("seconds from its end until the last launch, until all are ready", &|one| {
+            format!("{:.1}, {:.1}", one.launched_seconds, one.recovered.seconds)
+        }),
         row("AWS calls after it", &|one| one.recovered.all_calls().to_string()),
     ];
     let title = format!("{MACHINES_OF_THE_MINUTE} machines meet a throttled minute");

@@ -39,6 +39,8 @@ pub(crate) struct Buckets {
 pub(crate) struct ThrottledMinute {
     pub(crate) provider: Provider,
     pub(crate) minute: Phase,
+    /// From the end of the minute until the last launch.
+    pub(crate) launched_seconds: f64,
     /// From the end of the minute until all are ready.
     pub(crate) recovered: Phase,
 }
@@ -88,7 +90,9 @@ pub(crate) async fn buckets(provider: &Provider) -> anyhow::Result<Buckets> {
     let created = start.end(&field)?;
     field.end().await?;
     let bound = shortest_time_of_launches(MACHINES) + PENDING;
-    Ok(Buckets { provider: provider.clone(), bound_seconds: bound.as_secs_f64(), created })
+    let buckets = Buckets { provider: provider.clone(), bound_seconds: bound.as_secs_f64(), created };
+    ensure!(buckets.ratio() >= 1.0, "the machines were ready before EC2's buckets allow it");
+    Ok(buckets)
 }
 
 fn all_ready(machines: usize) -> impl Fn(Count) -> bool {
@@ -118,11 +122,14 @@ pub(crate) async fn throttled_minute(provider: &Provider) -> anyhow::Result<Thro
     tokio::try_join!(field.create(machines, Storage::Inline), passes)?;
     let minute = start.end(&field)?;
     fault.lift();
-    let start = meters::start(&field)?;
+    let (start, began) = (meters::start(&field)?, Timestamp::now());
     follow.until("all machines", DEADLINE, all_ready(machines)).await?;
     let recovered = start.end(&field)?;
+    let launches = field.aws().manager_journal().of("RunInstances");
+    let last = launches.calls().iter().map(|call| call.at).max().context("no launch")?;
+    let launched_seconds = began.duration_until(last).as_secs_f64();
     field.end().await?;
-    Ok(ThrottledMinute { provider: provider.clone(), minute, recovered })
+    Ok(ThrottledMinute { provider: provider.clone(), minute, launched_seconds, recovered })
 }
 
 /// One machine whose image does not exist.

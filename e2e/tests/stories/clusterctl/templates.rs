@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use capa_e2e::clusterctl::Clusterctl;
 use capa_e2e::{TestEnvironment, eventually, objects};
 use kube::ResourceExt as _;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 
 use super::super::scenario::{CORE, OURS, WITHIN};
@@ -82,21 +82,6 @@ fn documented(letters: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Applies an object in a dry run, in which the API server, the policies and Cluster API's webhooks evaluate it.
-async fn dry_run(environment: &TestEnvironment, object: &DynamicObject) -> anyhow::Result<()> {
-    let types = object.types.clone().context("a kind")?;
-    let api = environment.api(&types.api_version, &types.kind).await?;
-    let parameters = PatchParams {
-        dry_run: true,
-        field_validation: Some(kube::api::ValidationDirective::Strict),
-        ..PatchParams::apply("kubectl")
-    };
-    api.patch(&object.name_any(), &parameters, &Patch::Apply(object))
-        .await
-        .with_context(|| format!("{} {}", types.kind, object.name_any()))?;
-    Ok(())
-}
-
 /// Tests that the topology makes the same objects from the ClusterClass as the flavor without a ClusterClass contains.
 async fn a_cluster_of_the_class_is_the_same(environment: &TestEnvironment, plain: &str) -> anyhow::Result<()> {
     let plain = objects::parse(plain)?;
@@ -164,7 +149,7 @@ mod long_stories {
                 let yaml = generate(&clusterctl, namespace, &counts).await?;
                 assert!(!yaml.contains("${") && !yaml.contains("$$"), "{yaml}");
                 for object in objects::parse(&yaml)? {
-                    dry_run(environment, &object).await.with_context(|| flavor.to_owned())?;
+                    environment.apply_strictly(&object).await.with_context(|| flavor.to_owned())?;
                 }
                 generated.insert(flavor, yaml);
             }
