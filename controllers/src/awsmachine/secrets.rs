@@ -136,11 +136,13 @@ pub(super) async fn delete_unneeded(
         return;
     }
     for kept in all {
-        if let Err(error) = delete(scope, &kept, location, context).await {
+        let Err(error) = delete(scope, &kept, location, context).await else { continue };
+        scope.next = earlier(scope.next, retry::after(&error));
+        // Nobody needs to see that the call waits for its turn in the request rates.
+        if error.retry_after.is_none() {
             let mut shown = ConditionType::BootstrapDataReady.is_true(Reason::Ready);
             shown.message = not_deleted(&kept, &error);
             scope.set_condition(shown);
-            scope.next = earlier(scope.next, retry::after(&error));
         }
     }
 }

@@ -6,6 +6,7 @@ use capa_api::common::IdentityReference;
 use capa_api::conditions::ConditionType;
 use capa_api::contract::NodeReference;
 use capa_api::machine::{BootstrapSecrets, InstanceState, SecretsBackend};
+use capa_cloud::CloudError;
 use capa_runtime::reconcile::Next;
 
 use super::{FIRST, Pass, Scene};
@@ -235,6 +236,19 @@ async fn secrets_that_cannot_be_deleted_do_not_make_a_node_unready() {
     assert_eq!(kept.next, Next::Retry);
     let deleted = scene.pass().await;
     assert_eq!((names(&scene).len(), deleted.message(BOOTSTRAP_DATA_READY)), (0, ""));
+}
+
+#[tokio::test]
+async fn secrets_whose_deletion_waits_for_its_turn_are_not_reported() {
+    let scene = Scene::with_spec(SPEC).run().await;
+    join(&scene);
+    let turn = Duration::from_millis(800);
+    scene.aws.fail_next("DeleteSecret", CloudError::deferred("DeleteSecret", turn));
+    let waits = scene.pass().await;
+    assert_eq!((names(&scene).len(), waits.message(BOOTSTRAP_DATA_READY)), (1, ""));
+    assert_eq!(waits.next, Next::Deferred(turn));
+    scene.after(turn).await;
+    assert_eq!(names(&scene), [""; 0]);
 }
 
 #[tokio::test]
