@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capa_api::cluster::AWSCluster;
-use capa_api::conditions::{ConditionStatus, ConditionType, find};
+use capa_api::conditions::{ConditionType, find, is_false};
 use capa_api::machine::template::AWSMachineTemplate;
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
@@ -74,7 +74,7 @@ pub fn may_wait_for_machines(cluster: &AWSCluster) -> bool {
     }
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice());
     let ready = conditions.and_then(|conditions| find(conditions, ConditionType::Ready));
-    ready.is_some_and(|ready| ready.status == ConditionStatus::False.to_string())
+    ready.is_some_and(is_false)
 }
 
 #[cfg(test)]

@@ -126,12 +126,16 @@ pub fn find(conditions: &[Condition], condition: ConditionType) -> Option<&Condi
 
 /// Whether the list contains the condition with the status True.
 pub fn holds(conditions: &[Condition], condition: ConditionType) -> bool {
-    find(conditions, condition).is_some_and(|entry| entry.status == ConditionStatus::True.to_string())
+    find(conditions, condition).is_some_and(|entry| has_status(entry, ConditionStatus::True))
 }
 
 /// Whether the status of a condition is False.
 pub fn is_false(condition: &Condition) -> bool {
-    condition.status == ConditionStatus::False.to_string()
+    has_status(condition, ConditionStatus::False)
+}
+
+fn has_status(condition: &Condition, status: ConditionStatus) -> bool {
+    condition.status == <&'static str>::from(status)
 }
 
 /// Whether the condition is True for this generation of its object.

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use capa_api::cluster::AWSCluster;
 use capa_api::common::IdentityReference;
-use capa_api::conditions::{ConditionStatus, ConditionType, Reason, find, holds};
+use capa_api::conditions::{ConditionType, Reason, find, holds, is_false};
 use capa_api::machine::AWSMachine;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
@@ -32,7 +32,7 @@ pub(super) fn refusal(kubernetes: &dyn IdentityKubernetes, reference: &IdentityR
 /// The name of an object and its message, if AWS refuses the credentials for it.
 fn reported(kind: &str, metadata: &ObjectMeta, conditions: &[Condition]) -> Option<(String, String)> {
     let condition = find(conditions, ConditionType::IdentityReady)?;
-    let refused = condition.status == ConditionStatus::False.to_string()
+    let refused = is_false(condition)
         && condition.reason == Reason::CredentialsFailed.as_str()
         && metadata.deletion_timestamp.is_none()
         && !holds(conditions, ConditionType::Paused);
