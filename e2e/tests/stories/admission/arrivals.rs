@@ -12,26 +12,39 @@ use crate::stories::scenario::WITHIN;
 /// The mark that `clusterctl move` puts on what it deletes.
 const MARK: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
-/// A kind, a spec that `capa-rs-create-only` refuses, and a change that is refused always.
+/// A kind, a spec that `capa-rs-create-only` refuses, and a change that is refused always, in these words.
 struct Refused {
     kind: &'static str,
     spec: &'static str,
     change: &'static str,
+    words: &'static str,
 }
 
 /// For each kind with rules about its creation.
 const REFUSED: [Refused; 4] = [
-    Refused { kind: "AWSMachine", spec: "{instanceType: t3.large, sshKeyName: \" key\"}", change: "{sshKeyName: key}" },
+    Refused {
+        kind: "AWSMachine",
+        spec: "{instanceType: t3.large, sshKeyName: \" key\"}",
+        change: "{sshKeyName: key}",
+        words: "capa-rs-machine-immutable",
+    },
     Refused {
         kind: "AWSMachineTemplate",
         spec: "{template: {spec: {instanceType: t3.large, instanceID: i-1}}}",
         change: "{template: {spec: {instanceID: null}}}",
+        words: "capa-rs-template-immutable",
     },
-    Refused { kind: "AWSCluster", spec: "{region: eu-west-1, sshKeyName: \" key\"}", change: "{region: eu-west-2}" },
+    Refused {
+        kind: "AWSCluster",
+        spec: "{region: eu-west-1, sshKeyName: \" key\"}",
+        change: "{region: eu-west-2}",
+        words: "capa-rs-cluster-transitions",
+    },
     Refused {
         kind: "AWSClusterRoleIdentity",
         spec: "{roleARN: \"arn:aws:iam::111122223333:role/a\"}",
         change: "{roleARN: null}",
+        words: "spec.roleARN: Required value",
     },
 ];
 
@@ -116,5 +129,7 @@ async fn merge(table: &Table, name: &str, patch: Value) -> anyhow::Result<Dynami
 async fn is_unchangeable(table: &Table, name: &str, refused: &Refused) -> anyhow::Result<()> {
     let change = json!({"spec": yaml(refused.change)?});
     let answer = table.api.patch(name, &PatchParams::default().dry_run(), &Patch::Merge(&change)).await;
-    refusal(answer.err().with_context(|| format!("{change} passes"))?).map(drop)
+    let told = refusal(answer.err().with_context(|| format!("{change} passes"))?)?;
+    ensure!(told.contains(refused.words), "{change}: {told}");
+    Ok(())
 }
