@@ -111,19 +111,21 @@ fn place_anew(scope: &MachineScope, inputs: &LaunchInputs, context: &MachineCont
         None => network_of_host(scope, network),
     };
     let role = inputs.location.role;
-    let mut machines = context.kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
-    // Each role is spread separately, because workers do not affect the quorum of a control plane.
-    let kubernetes = context.kubernetes.as_ref();
-    machines.retain(|machine| inputs::role(machine, kubernetes) == role);
     let query = SubnetQuery {
         uid: scope.uid(),
-        machines: &machines,
         pool: &pool(scope, inputs),
         subnets: &network.subnets,
         now: context.kubernetes.uptime(),
         timing: &context.timing,
     };
-    context.memory.place(&query, |machines_by_subnet, capacity| {
+    // Each role is spread separately, because workers do not affect the quorum of a control plane.
+    let machines = || {
+        let kubernetes = context.kubernetes.as_ref();
+        let mut machines = kubernetes.machines_of_cluster(scope.namespace(), &owner.spec.cluster_name);
+        machines.retain(|machine| inputs::role(machine, kubernetes) == role);
+        machines
+    };
+    context.memory.place(&query, machines, |machines_by_subnet, capacity| {
         let request = PlacementRequest {
             role,
             failure_domain: owner.requested_failure_domain(),

@@ -57,12 +57,29 @@ struct State {
     identity_groups: HashMap<String, String>,
 }
 
-/// A machine that needs a subnet, and the machines and subnets of its cluster.
+impl State {
+    /// The number of machines beside this one that are, or are about to be launched, in each subnet.
+    fn machines_by_subnet(&self, uid: &str, machines: &[Arc<AWSMachine>]) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for machine in machines {
+            let other = machine.metadata.uid.as_deref().unwrap_or_default();
+            if other == uid || machine.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let recorded = machine.status.as_ref().and_then(|status| status.launch.as_ref()?.request());
+            let recorded = recorded.map(|request| &request.subnet_id);
+            if let Some(subnet) = recorded.or_else(|| self.reserved_subnets.get(other)) {
+                *counts.entry(subnet.clone()).or_insert(0) += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// A machine that needs a subnet, and the subnets of its cluster.
 pub(super) struct SubnetQuery<'a> {
     /// UID of the machine.
     pub(super) uid: &'a str,
-    /// All machines of its cluster.
-    pub(super) machines: &'a [Arc<AWSMachine>],
     /// The machines that share its shortages.
     pub(super) pool: &'a Pool,
     /// All subnets of its network.
@@ -252,37 +269,56 @@ impl LaunchMemory {
         &self.shortages
     }
 
-    /// Chooses a subnet by the number of machines in each subnet and by recent lacks of capacity. The subnet is
-    /// reserved at once, so that machines that are placed simultaneously count each other.
+    /// Chooses a subnet by the number of `machines`, the machines of the cluster, in each subnet, and by recent lacks of
+    /// capacity. The subnet is reserved at once, so that machines that are placed simultaneously count each other.
+    ///
+    /// A machine keeps its reserved subnet as long as no other subnet suits it better for another reason than the number
+    /// of machines. So the machines are not counted in each of the many passes in which it waits for its turn.
     pub(super) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,
-        choose: impl FnOnce(&BTreeMap<String, usize>, &BTreeMap<String, Capacity>) -> Result<Placement, E>,
+        machines: impl FnOnce() -> Vec<Arc<AWSMachine>>,
+        choose: impl Fn(&BTreeMap<String, usize>, &BTreeMap<String, Capacity>) -> Result<Placement, E>,
     ) -> Result<Placement, E> {
-        let mut state = self.state();
-        let mut counts = BTreeMap::new();
-        for machine in query.machines {
-            let machine_uid = machine.metadata.uid.as_deref().unwrap_or_default();
-            if machine_uid == query.uid || machine.metadata.deletion_timestamp.is_some() {
-                continue;
-            }
-            let recorded = machine
-                .status
-                .as_ref()
-                .and_then(|status| status.launch.as_ref()?.request())
-                .map(|request| request.subnet_id.clone());
-            if let Some(subnet) = recorded.or_else(|| state.reserved_subnets.get(machine_uid).cloned()) {
-                *counts.entry(subnet).or_insert(0) += 1;
-            }
+        if let Some(placement) = self.keep(query, &choose)? {
+            return Ok(placement);
         }
-        let capacity = self.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.timing);
-        let placement = choose(&counts, &capacity)?;
+        let machines = machines();
+        let mut state = self.state();
+        let placement = choose(&state.machines_by_subnet(query.uid, &machines), &self.capacity(query))?;
+        self.tried(query, &placement);
+        state.reserved_subnets.insert(query.uid.to_owned(), placement.subnet_id.clone());
+        Ok(placement)
+    }
+
+    /// The placement in the reserved subnet, unless another subnet is better although it has more machines.
+    fn keep<E>(
+        &self,
+        query: &SubnetQuery<'_>,
+        choose: impl Fn(&BTreeMap<String, usize>, &BTreeMap<String, Capacity>) -> Result<Placement, E>,
+    ) -> Result<Option<Placement>, E> {
+        let state = self.state();
+        let Some(reserved) = state.reserved_subnets.get(query.uid) else {
+            return Ok(None);
+        };
+        let others = query.subnets.iter().filter(|subnet| subnet.id != *reserved);
+        let placement = choose(&others.map(|subnet| (subnet.id.clone(), 1)).collect(), &self.capacity(query))?;
+        if placement.subnet_id != *reserved {
+            return Ok(None);
+        }
+        self.tried(query, &placement);
+        Ok(Some(placement))
+    }
+
+    fn capacity(&self, query: &SubnetQuery<'_>) -> BTreeMap<String, Capacity> {
+        self.shortages.capacity(query.uid, query.pool, query.subnets, query.now, query.timing)
+    }
+
+    fn tried(&self, query: &SubnetQuery<'_>, placement: &Placement) {
         let chosen = query.subnets.iter().find(|subnet| subnet.id == placement.subnet_id);
         if let Some(subnet) = chosen {
             self.shortages.tried(query.uid, query.pool, subnet, query.now);
         }
-        state.reserved_subnets.insert(query.uid.to_owned(), placement.subnet_id.clone());
-        Ok(placement)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

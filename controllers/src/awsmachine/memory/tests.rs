@@ -22,36 +22,49 @@ fn pool() -> Pool {
     Pool::new("team-a", "dev", &read("{instanceType: t3.large}"))
 }
 
-fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at: u64) -> Result<String, Problem> {
-    let network: MachineNetwork = read(
+fn network() -> MachineNetwork {
+    read(
         "{region: r, securityGroups: {all: [sg-0000000a]}, subnets: [\
          {id: subnet-0000000a, availabilityZone: a}, {id: subnet-0000000b, availabilityZone: b}]}",
-    );
+    )
+}
+
+fn chosen(
+    network: &MachineNetwork,
+    machines_by_subnet: &BTreeMap<String, usize>,
+    capacity: &BTreeMap<String, Capacity>,
+) -> Result<Placement, Problem> {
+    let request = PlacementRequest {
+        role: MachineRole::Worker,
+        failure_domain: None,
+        public_ip: None,
+        needs_ipv6: false,
+        explicit_subnet: false,
+        additional_security_group_ids: &[],
+        machines_by_subnet,
+        capacity,
+        unlabelled: None,
+    };
+    capa_network::place(network, &request)
+}
+
+/// Where a machine is placed. `machines` are those of its cluster; without them, they must not be listed.
+fn placed(memory: &LaunchMemory, uid: &str, machines: Option<&[Arc<AWSMachine>]>, at: u64) -> Result<String, Problem> {
+    let network = network();
     let query = SubnetQuery {
         uid,
-        machines,
         pool: &pool(),
         subnets: &network.subnets,
         now: Duration::from_secs(at),
         timing: &Timing::default(),
     };
-    let placed = memory.place(&query, |machines_by_subnet, capacity| {
-        capa_network::place(
-            &network,
-            &PlacementRequest {
-                role: MachineRole::Worker,
-                failure_domain: None,
-                public_ip: None,
-                needs_ipv6: false,
-                explicit_subnet: false,
-                additional_security_group_ids: &[],
-                machines_by_subnet,
-                capacity,
-                unlabelled: None,
-            },
-        )
-    });
+    let machines = || machines.expect("the machines of the cluster are not listed").to_vec();
+    let placed = memory.place(&query, machines, |counts, capacity| chosen(&network, counts, capacity));
     placed.map(|placement| placement.subnet_id)
+}
+
+fn try_place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>], at: u64) -> Result<String, Problem> {
+    placed(memory, uid, Some(machines), at)
 }
 
 fn place(memory: &LaunchMemory, uid: &str, machines: &[Arc<AWSMachine>]) -> String {
@@ -71,6 +84,31 @@ fn machines_placed_at_the_same_moment_go_to_different_subnets() {
         "subnet-0000000a",
         "a machine's own reservation does not count, and n's outlives its launch"
     );
+}
+
+#[test]
+fn a_machine_keeps_its_subnet_until_another_one_has_capacity_alone() {
+    let memory = LaunchMemory::new("one");
+    let machines = [machine("m", ""), machine("n", ""), machine("o", "")];
+    assert_eq!(place(&memory, "m", &machines), "subnet-0000000a");
+    for later in ["n", "o"] {
+        place(&memory, later, &machines);
+    }
+    assert_eq!(place(&memory, "o", &machines), "subnet-0000000a");
+    memory.forget("n");
+    assert_eq!(place(&memory, "o", &machines), "subnet-0000000a", "b has no machine any more");
+    memory.shortages().refused(&pool(), CapacityLocation::Zone("a".into()), None, Duration::ZERO);
+    assert_eq!(place(&memory, "o", &machines), "subnet-0000000b");
+    let relieved: NetworkSubnet = read("{id: subnet-0000000a, availabilityZone: a}");
+    memory.shortages().relieved(&pool(), &relieved);
+    assert_eq!(place(&memory, "o", &machines), "subnet-0000000b");
+}
+
+#[test]
+fn a_machine_with_a_subnet_does_not_count_the_machines_again() {
+    let memory = LaunchMemory::new("one");
+    let first = place(&memory, "m", &[machine("m", "")]);
+    assert_eq!(placed(&memory, "m", None, 0).unwrap(), first);
 }
 
 #[test]
