@@ -78,7 +78,7 @@ fn of_life(life: &Life) -> Vec<Goal> {
     // A listing at the beginning or end of a short period would count for too much.
     if let Some(idle) = life.idle.as_ref().filter(|idle| idle.seconds >= LONG_IDLE) {
         let minutes = idle.seconds / 60.0;
-        goals.push(goal("AWS calls in an idle minute", number(idle.all_calls()) / minutes, 1.5));
+        goals.push(goal("AWS calls in an idle minute", number(idle.all_calls()) / minutes, listing + 0.5));
     }
     goals
 }
@@ -190,6 +190,18 @@ mod tests {
         let mut many = life(MANY);
         many.created.calls = [("RunInstances".to_owned(), MANY), ("DescribeInstances".to_owned(), MANY)].into();
         assert_eq!(missed(&report(vec![many])), ["N=100: AWS calls per worker until all are ready"]);
+    }
+
+    #[test]
+    fn an_idle_minute_has_one_listing_of_all_its_pages() {
+        let idle = |workers, calls| {
+            let calls = [("DescribeInstances".to_owned(), calls)].into();
+            let mut idle = life(workers);
+            idle.idle = Some(Phase { seconds: LONG_IDLE, calls, ..Phase::default() });
+            missed(&report(vec![idle])).len()
+        };
+        assert_eq!((idle(100, 5), idle(100, 10)), (0, 1));
+        assert_eq!((idle(5000, 25), idle(5000, 50)), (0, 1));
     }
 
     #[test]

@@ -108,7 +108,8 @@ fn the_api_server_reports_no_type_warnings_of_policies() -> anyhow::Result<()> {
     table("AWSMachine", MACHINE, async |table| {
         let policies = table.environment.api(ADMISSION, "ValidatingAdmissionPolicy").await?;
         let warnings = async |policy: &str| {
-            let status = eventually(WITHIN, &format!("{policy} to be looked at"), async || {
+            let awaited = format!("{policy} to be looked at");
+            let status = eventually(WITHIN, &awaited, async || {
                 let policy = policies.get(policy).await?;
                 let status = policy.data["status"].clone();
                 ensure!(status["observedGeneration"] == json!(policy.metadata.generation), "not yet");
