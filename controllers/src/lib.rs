@@ -7,12 +7,14 @@ pub mod awsclusteridentity;
 pub mod awsmachine;
 pub mod awsmachinetemplate;
 pub mod awsnetworkmapping;
+mod blocked;
 mod call_fingerprint;
 mod filters;
 pub mod identity;
 mod invalid_value;
 pub mod kubernetes;
 pub mod kubernetes_api;
+mod launch_memory;
 mod launching;
 pub mod machine_networks;
 pub mod machine_phases;
@@ -27,9 +29,11 @@ mod retry;
 pub mod source_documents;
 mod tags;
 mod target_forms;
+mod target_users;
 #[cfg(test)]
 mod testing;
 mod time;
 mod transitions;
 
+pub use launch_memory::LaunchMemory;
 pub use launching::boot_hook;

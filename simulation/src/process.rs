@@ -14,11 +14,12 @@ use std::time::Duration;
 use capa_cloud::Timing;
 use capa_cloud::session::{EndedCall, SessionKey, perform};
 use capa_cloud::targets::TargetPolicy;
+use capa_controllers::LaunchMemory;
 use capa_controllers::awscluster::{
     CheckTimes, ClusterContext, ClusterReconciler, FactsSources, KnownDetails, LookupCache, ManagedContext,
     WarningDedup,
 };
-use capa_controllers::awsmachine::{LaunchMemory, MachineContext, MachineReconciler};
+use capa_controllers::awsmachine::{MachineContext, MachineReconciler};
 use capa_controllers::orphans::OrphanScanner;
 use capa_fake_aws::FakeAccount;
 use capa_preflight::{FactsSource, SavedFacts};

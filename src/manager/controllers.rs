@@ -13,7 +13,7 @@ use capa_controllers::awscluster::{
     self, ClusterContext, ClusterReconciler, FactsSources, KnownDetails, ManagedContext,
 };
 use capa_controllers::awsclusteridentity::{IdentityObject, identity_reference};
-use capa_controllers::awsmachine::{self, LaunchMemory, MachineContext, MachineReconciler};
+use capa_controllers::awsmachine::{self, MachineContext, MachineReconciler};
 use capa_controllers::awsmachinetemplate::{TemplateContext, TemplateReconciler};
 use capa_controllers::awsnetworkmapping::NetworkMappingReconciler;
 use capa_controllers::identity::users::watched_identity;
@@ -21,8 +21,8 @@ use capa_controllers::kubernetes::{
     Caches, KubernetesClient, machines_of_cluster, owner_that_names, templates_of_cluster,
 };
 use capa_controllers::kubernetes_api::{NetworkReaderKind, SourceRequest};
-use capa_controllers::machine_networks;
 use capa_controllers::refusals::Refusals;
+use capa_controllers::{LaunchMemory, machine_networks};
 use capa_runtime::Runtime;
 use capa_runtime::admission::look_for_policies;
 use capa_runtime::cache::ObjectCache;

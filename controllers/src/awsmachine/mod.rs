@@ -2,10 +2,10 @@
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
 //! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion), one after the other. A flow
-//! uses plans, lookups and records from the folder of another one; the launch drives the host and the secrets that
-//! precede its call.
+//! uses plans, lookups and records from the folder of another one; the launch drives the host and the bootstrap data
+//! that precede its call.
 
-mod client_token;
+mod bootstrap_data;
 mod context;
 mod controller;
 mod deletion;
@@ -14,17 +14,13 @@ mod hosts;
 mod inputs;
 mod instance;
 mod launch;
-mod memory;
 mod ownership;
-mod refusal;
 mod scope;
-mod secrets;
 mod status;
 mod targets;
 #[cfg(test)]
 mod tests;
 mod update;
-mod user_data;
 mod write;
 
 use capa_api::conditions::ConditionType;
@@ -33,18 +29,18 @@ use capa_api::meta;
 use capa_cloud::Observation;
 use capa_runtime::reconcile::{Next, Outcome, ReconcileError};
 
-use self::client_token::search_token;
 use self::deletion::plan::{Abandonment, abandonment};
 use self::deletion::{Ended, Found};
 use self::inputs::location;
 use self::instance::Observed;
-use self::scope::{Blocked, FlowError, MachineScope};
+use self::scope::{FlowError, MachineScope};
+use crate::awsmachine::ownership::search_token;
+use crate::blocked::Blocked;
 use crate::{pause, transitions};
 
 pub use self::context::MachineContext;
 pub use self::controller::{MachineReconciler, watched_cluster, watched_machine};
 pub(crate) use self::inputs::cluster_of;
-pub use self::memory::LaunchMemory;
 pub use self::ownership::claimed_instances;
 
 /// Runs one pass over an AWSMachine.
@@ -95,7 +91,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
             return Ok(waits.because(why));
         }
         Err(FlowError::Blocked(blocked)) => {
-            let blocked = refusal::record(&scope, blocked, context);
+            let blocked = context.record_refusal(&scope, blocked);
             scope.finish_with(blocked.condition, blocked.next);
         }
         Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),
@@ -140,16 +136,16 @@ async fn run(scope: &mut MachineScope, context: &MachineContext) -> Result<(), F
             update::update(scope, &instance, network.as_deref(), &location, context).await?;
             elastic_ip::ensure_associated(scope, &instance, network.as_deref(), &location, context).await?;
             targets::follow(scope, &instance, &location, context);
-            secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
+            bootstrap_data::delete_unneeded(scope, Some(&instance), &location, context).await;
         }
         Observed::Instance { instance, is_ours: false, .. } => {
             targets::leave_alone(scope, &instance.id, &location);
             // The data belongs to the AWSMachine, whatever tags the instance has lost.
-            secrets::delete_unneeded(scope, Some(&instance), &location, context).await;
+            bootstrap_data::delete_unneeded(scope, Some(&instance), &location, context).await;
         }
         Observed::Gone(id) => {
             targets::ensure_deregistered(scope, &id, None, &location, context);
-            secrets::delete_unneeded(scope, None, &location, context).await;
+            bootstrap_data::delete_unneeded(scope, None, &location, context).await;
         }
     }
     Ok(())
@@ -200,8 +196,8 @@ async fn delete(scope: &mut MachineScope, context: &MachineContext) -> Result<()
     // Each kind is released even if another one is blocked, so that it does not cost money any longer.
     let of_addresses = blocks_of(elastic_ip::release_all(scope, &ended, &foreign, context).await)?;
     let of_hosts = blocks_of(hosts::release_all(scope, context).await)?;
-    let of_secrets = blocks_of(secrets::delete_all(scope, context).await)?;
-    if let Some(blocked) = deletion::merged([of_addresses, of_hosts, of_secrets].into_iter().flatten().collect()) {
+    let of_data = blocks_of(bootstrap_data::delete_all(scope, context).await)?;
+    if let Some(blocked) = deletion::merged([of_addresses, of_hosts, of_data].into_iter().flatten().collect()) {
         return Err(blocked.into());
     }
     Ok(deletion::release(scope, context).await?)

@@ -1,20 +1,26 @@
-//! Decides which AWSMachine an instance belongs to. Launch, adoption, termination, registration and recovery all use
-//! this function. Adoption alone accepts an instance without tags, if the launch record proves it. Pure.
+//! Decides which AWSMachine an instance belongs to: by the tags of the instance, its client token, the launch record,
+//! the spec and the annotation `adopt-instance`. Launch, adoption, termination, registration and recovery all use
+//! [`ownership`]. [`adopt`] chooses among the instances that a lookup found; it alone accepts an instance without tags,
+//! if the launch record proves it. Pure.
 
 use std::fmt::{self, Display, Formatter};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Machine;
 use capa_api::forms::IdKind;
 use capa_api::machine::{AWSMachine, LaunchRecord, RecordedRequest};
 use capa_api::meta;
 use capa_cloud::lookups::InstanceLookup;
 use capa_cloud::{Instance, Query};
+use capa_runtime::reconcile::Next;
 use jiff::SignedDuration;
 use kube::Resource as _;
 use thiserror::Error;
 
-use super::client_token::attempt_number;
+use crate::blocked::Blocked;
+use crate::invalid_value::shortened;
 
 /// The most by which the clock of the manager, which dates a recorded call, may be ahead of the clock of EC2, which
 /// dates the launch. With a clock that is further ahead, the instance of a call counts as that of an earlier one.
@@ -26,7 +32,7 @@ pub(super) enum Ownership {
     /// The instance belongs to the AWSMachine: it has the tags of the machine, and this proof.
     Ours(Proof),
     /// Nothing proves that the instance belongs to the AWSMachine.
-    Foreign(Reason),
+    Foreign(NotOurs),
 }
 
 /// The proof, in addition to the tags, that an instance belongs to the AWSMachine.
@@ -44,7 +50,7 @@ pub(super) enum Proof {
 
 /// The reason why an instance does not belong to the AWSMachine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum Reason {
+pub(super) enum NotOurs {
     /// The tags of the machine are missing.
     #[error("it does not carry the tags of this machine")]
     Untagged(Proof),
@@ -100,13 +106,13 @@ pub(super) struct Claim {
 pub(super) fn ownership(instance: &Instance, evidence: &Evidence<'_>) -> Ownership {
     match proof(instance, evidence) {
         Ok(proof) if evidence.tags.are_on(instance) => Ownership::Ours(proof),
-        Ok(proof) => Ownership::Foreign(Reason::Untagged(proof)),
+        Ok(proof) => Ownership::Foreign(NotOurs::Untagged(proof)),
         Err(reason) => Ownership::Foreign(reason),
     }
 }
 
 /// The proof, besides the tags, that an instance belongs to the AWSMachine.
-fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> {
+fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, NotOurs> {
     let Evidence { machine, .. } = evidence;
     let launch = machine.status.as_ref().and_then(|status| status.launch.as_ref());
     let token = instance.client_token.as_deref().filter(|token| !token.is_empty());
@@ -124,13 +130,13 @@ fn proof(instance: &Instance, evidence: &Evidence<'_>) -> Result<Proof, Reason> 
     } else if AdoptAnnotation::of(machine) == AdoptAnnotation::Instance(&instance.id) {
         Proof::Adopted
     } else {
-        return Err(Reason::Unnamed);
+        return Err(NotOurs::Unnamed);
     };
     if let Err(problem) = evidence.owner {
-        return Err(Reason::WithoutOwner(problem.clone()));
+        return Err(NotOurs::WithoutOwner(problem.clone()));
     }
     match evidence.claims.iter().find(|other| has_claim(other, machine, &instance.id)) {
-        Some(other) => Err(Reason::Claimed(name_of(&other.machine))),
+        Some(other) => Err(NotOurs::Claimed(name_of(&other.machine))),
         None => Ok(named),
     }
 }
@@ -305,6 +311,160 @@ fn is_name(text: &str) -> bool {
         !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
     };
     text.len() <= NAME_LENGTH && text.split('.').all(is_label)
+}
+
+/// The result of a lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Adoption {
+    /// No instance with the tags of this machine was found.
+    Nothing,
+    /// This instance is adopted.
+    One(Box<Instance>),
+    /// Several living instances belong to this machine; their ids.
+    Several(Vec<String>),
+    /// Living instances have the tags of this machine, but none is proven to belong to it; their ids.
+    Foreign(Vec<String>),
+}
+
+/// Chooses among instances that were found by tags or token. An instance that the launch record proves is adopted
+/// without its tags too. The instance of the open attempt is adopted even after its end, because its end decides
+/// whether the machine has failed.
+pub(super) fn adopt(found: &[(Instance, Ownership)], open: Option<&RecordedRequest>) -> Adoption {
+    let is_of_attempt = |instance: &Instance| open.is_some_and(|request| launched_by(request, instance));
+    let is_ours = |(_, ownership): &&(Instance, Ownership)| {
+        matches!(ownership, Ownership::Ours(_) | Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))
+    };
+    let alive = found.iter().filter(|(instance, _)| !instance.state.has_ended());
+    let (ours, foreign): (Vec<_>, Vec<_>) = alive.partition(is_ours);
+    match ours.as_slice() {
+        [] => {}
+        [(instance, _)] => return Adoption::One(Box::new(instance.clone())),
+        several => return Adoption::Several(ids(several)),
+    }
+    let mut ours = found.iter().filter(is_ours);
+    if let Some((ended, _)) = ours.find(|(instance, _)| is_of_attempt(instance)) {
+        return Adoption::One(Box::new(ended.clone()));
+    }
+    if foreign.is_empty() { Adoption::Nothing } else { Adoption::Foreign(ids(&foreign)) }
+}
+
+fn ids(instances: &[&(Instance, Ownership)]) -> Vec<String> {
+    let mut ids: Vec<String> = instances.iter().map(|(instance, _)| instance.id.clone()).collect();
+    ids.sort();
+    ids
+}
+
+/// Several living instances belong to this machine.
+pub(super) fn conflict_of_several(ids: &[String]) -> Blocked {
+    conflict(format!(
+        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
+        Ids(ids)
+    ))
+}
+
+/// Living instances have the tags of this machine, but none is proven to belong to it. `refused` is the reason against
+/// the instance that the annotation names.
+pub(super) fn conflict_of_foreign(ids: &[String], refused: Option<String>) -> Blocked {
+    let why = refused.unwrap_or_else(|| "nothing proves that they are its own".to_owned());
+    let first = ids.first().map_or("", String::as_str);
+    conflict(format!(
+        "instances {} carry the tags of this machine, and {why}: nothing is launched; annotation {annotation}: {first} \
+         adopts that one, {annotation}: {none} launches a new one",
+        Ids(ids),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The reason why the instance in the annotation is not adopted, if the lookup found this instance.
+pub(super) fn refused_adoption(found: &[(Instance, Ownership)], wish: AdoptAnnotation<'_>) -> Option<String> {
+    let AdoptAnnotation::Instance(id) = wish else {
+        return None;
+    };
+    let (_, ownership) = found.iter().find(|(instance, _)| instance.id == id)?;
+    match ownership {
+        Ownership::Foreign(reason) => Some(format!("{id} is not adopted: {reason}")),
+        Ownership::Ours(_) => None,
+    }
+}
+
+/// The instance that the annotation names has other tags.
+pub(super) fn conflict_of_untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
+    conflict(format!(
+        "annotation {annotation} names instance {id}, which does not carry the tags of this machine: nothing is \
+         launched; give it the tags {}, or say {annotation}: {none} to launch a new one",
+        tags.described(),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
+pub(super) fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Blocked {
+    conflict(format!(
+        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and whether it lives \
+         there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
+         gone, say {annotation}: {none} to launch a new one",
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The value of the annotation is neither an instance id nor `none`.
+pub(super) fn conflict_of_unreadable(value: &str) -> Blocked {
+    let shown = shortened(value);
+    conflict(format!(
+        "annotation {} is {shown:?}: nothing is launched until it is the id of an instance, or {}, or gone",
+        meta::ADOPT_INSTANCE_ANNOTATION,
+        meta::ADOPT_NO_INSTANCE
+    ))
+}
+
+fn conflict(message: String) -> Blocked {
+    let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
+    // No event reports the termination of an instance that this machine does not follow.
+    Blocked::new(conflict, Next::Retry)
+}
+
+/// The client token of an attempt to launch.
+pub(super) fn launch_token(uid: &str, number: NonZeroU32) -> String {
+    format!("{uid}-{number}")
+}
+
+/// The key of the search for the instance of a machine without a readable attempt: no attempt has the number 0.
+pub(super) fn search_token(machine: &AWSMachine) -> String {
+    format!("{}-0", machine.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// The number of the attempt in a client token of the AWSMachine with this UID. `None` for any other token.
+pub(super) fn attempt_number(client_token: &str, uid: &str) -> Option<u32> {
+    let number = client_token.strip_prefix(uid).filter(|_| !uid.is_empty())?;
+    let number: i32 = number.strip_prefix('-')?.parse().ok()?;
+    u32::try_from(number).ok()
+}
+
+/// The UID in the client token of an instance.
+pub(super) fn uid_in(client_token: &str) -> Option<&str> {
+    client_token.rsplit_once('-').map(|(uid, _)| uid)
+}
+
+/// Between the UID and the number in the client token of a host.
+const HOST: &str = "-host-";
+
+/// The client token of an allocation.
+pub(super) fn host_token(uid: &str, number: NonZeroU32) -> String {
+    format!("{uid}{HOST}{number}")
+}
+
+/// The number of the allocation with this client token, if an AWSMachine with that UID has made it.
+pub(super) fn host_number(token: &str, uid: &str) -> Option<u32> {
+    let number = token.strip_prefix(uid)?.strip_prefix(HOST)?;
+    number.parse().ok().filter(|_| !uid.is_empty())
+}
+
+/// The number in the client token of a host.
+pub(super) fn number_in(token: &str) -> Option<u32> {
+    token.rsplit_once(HOST)?.1.parse().ok()
 }
 
 #[cfg(test)]

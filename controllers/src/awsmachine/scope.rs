@@ -5,18 +5,18 @@ use std::sync::{Arc, OnceLock};
 use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, ConditionUpdate};
 use capa_api::contract::{Cluster, Machine};
-use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord};
+use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord, RecordedRequest};
 use capa_api::meta;
-use capa_cloud::{CloudError, ErrorClass, MachineKey};
+use capa_cloud::MachineKey;
 use capa_network::Merged;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::launch::protocol::{IllegalTransition, LaunchEvent, transition};
 use super::ownership::{MachineTags, OwnerProblem};
+use crate::blocked::Blocked;
 use crate::call_fingerprint::CallFingerprint;
 use crate::kubernetes_api::{BeingRead, KubernetesError};
-use crate::retry;
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {
@@ -142,6 +142,48 @@ impl MachineScope {
         matches!(self.status.launch, None | Some(LaunchRecord::Planned))
     }
 
+    /// The call of an attempt that may have launched.
+    pub(super) fn open_request(&self) -> Option<&RecordedRequest> {
+        match &self.status.launch {
+            Some(LaunchRecord::Requested(attempt)) => Some(&attempt.request),
+            _ => None,
+        }
+    }
+
+    /// The token of an attempt that may have launched.
+    pub(super) fn open_token(&self) -> Option<&str> {
+        self.open_request().map(|request| request.client_token.as_str())
+    }
+
+    /// The process that the launch record names.
+    pub(super) fn holder(&self) -> Option<&str> {
+        let attempt = self.status.launch.as_ref().and_then(LaunchRecord::attempt);
+        attempt.map(|attempt| attempt.holder.as_str())
+    }
+
+    /// The message about a launch that may have succeeded and whose instance AWS does not show.
+    pub(super) fn unconfirmed_launch(&self) -> String {
+        let known = match self.status.launch {
+            // The AWSMachine arrived with this provider's finalizer.
+            None | Some(LaunchRecord::Unreadable(_)) => {
+                "the AWSMachine came without a readable launch record (restored or moved)"
+            }
+            Some(LaunchRecord::Planned) => {
+                "the launch record says that EC2 was never asked, and the AWSMachine or its Machine shows otherwise"
+            }
+            Some(_) => "EC2 was asked for an instance and has not answered, and no instance shows yet",
+        };
+        let is_deleted = self.machine.metadata.deletion_timestamp.is_some();
+        let follows = match self.status.launch {
+            _ if is_deleted => "its instance is looked for before the AWSMachine is released",
+            None | Some(LaunchRecord::Planned | LaunchRecord::Unreadable(_)) => {
+                "its instance is looked for before one is launched"
+            }
+            Some(_) => "it is looked up, and the call is not repeated",
+        };
+        format!("{known}: {follows}")
+    }
+
     pub(super) fn uid(&self) -> &str {
         self.machine.metadata.uid.as_deref().unwrap_or_default()
     }
@@ -170,55 +212,6 @@ pub(super) fn key(machine: &AWSMachine) -> MachineKey {
     MachineKey {
         namespace: machine.metadata.namespace.clone().unwrap_or_default(),
         name: machine.metadata.name.clone().unwrap_or_default(),
-    }
-}
-
-/// The reason why a flow cannot continue.
-#[derive(Debug)]
-pub(super) struct Blocked {
-    /// The condition that says why.
-    pub(super) condition: ConditionUpdate,
-    /// When the flow is tried again.
-    pub(super) next: Next,
-    /// The class of the error, where an AWS call has failed and the error is not recorded yet.
-    pub(super) cause: Option<ErrorClass>,
-}
-
-impl Blocked {
-    pub(super) fn new(condition: ConditionUpdate, next: Next) -> Self {
-        Self { condition, next, cause: None }
-    }
-
-    /// Blocked by a call to AWS that failed: the error gives the reason and the time of the next pass.
-    pub(super) fn by_call(condition: ConditionType, message: impl Into<String>, error: &CloudError) -> Self {
-        Self::by_error(condition.is_false(error.class.reason(), message), error)
-    }
-
-    /// Blocked by a call to AWS that failed, with a condition that says more than the class of the error.
-    pub(super) fn by_error(condition: ConditionUpdate, error: &CloudError) -> Self {
-        Self { condition, next: retry::of_machine(error), cause: Some(error.class) }
-    }
-
-    /// Whether AWS has refused the call for good: it would refuse the same call again.
-    pub(super) fn is_refused(&self) -> bool {
-        self.cause.is_some_and(ErrorClass::is_permanent)
-    }
-
-    /// Whether AWS was asked too often: it can be asked a little later.
-    pub(super) fn is_throttled(&self) -> bool {
-        self.cause == Some(ErrorClass::Throttled)
-    }
-}
-
-/// The earlier of two passes. The back-off of the object has no fixed length, and starts with the shortest one.
-pub(super) fn earlier(one: Next, other: Next) -> Next {
-    match (one, other) {
-        (Next::Retry, _) | (_, Next::Retry) => Next::Retry,
-        (Next::AwaitChange, next) | (next, Next::AwaitChange) => next,
-        (Next::Deferred(one), Next::Deferred(other)) => Next::Deferred(one.min(other)),
-        (Next::Requeue(one) | Next::Deferred(one), Next::Requeue(other) | Next::Deferred(other)) => {
-            Next::Requeue(one.min(other))
-        }
     }
 }
 

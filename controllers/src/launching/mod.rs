@@ -1,6 +1,7 @@
-//! Launching an instance from a machine spec: shared by AWSMachines and AWSMachineTemplates.
+//! Launching an instance from a machine spec: the inputs of the call, and the meaning of a refusal. No file here knows
+//! the reconcilers of AWSMachines and AWSMachineTemplates, which use it.
 //!
-//! Only `network.rs` reads from Kubernetes; all other files are pure.
+//! `network.rs` reads from Kubernetes, `references.rs` and `launch_image.rs` read from AWS; all other files are pure.
 
 pub mod boot_hook;
 pub(crate) mod bootstrap;
@@ -12,6 +13,7 @@ pub(crate) mod forms;
 mod ignition;
 pub(crate) mod image;
 pub(crate) mod kept;
+pub(crate) mod launch_image;
 pub(crate) mod lost;
 pub(crate) mod network;
 pub(crate) mod network_sources;
@@ -19,7 +21,10 @@ pub(crate) mod objects;
 pub(crate) mod options;
 pub(crate) mod overrides;
 pub(crate) mod presigning;
+pub(crate) mod references;
+pub(crate) mod rejection;
 pub(crate) mod replacement;
 pub(crate) mod request;
 pub(crate) mod secrets;
 pub(crate) mod storage;
+pub(crate) mod validation;

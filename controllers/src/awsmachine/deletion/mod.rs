@@ -12,11 +12,12 @@ use capa_runtime::reconcile::{EventDraft, Next, Outcome};
 use self::plan::{DeletionStep, Known, plan_deletion};
 use self::search::InstanceToEnd;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::deletion::plan::DeletionCall;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::ownership::Ids;
-use crate::awsmachine::refusal::{self, DeletionCall};
-use crate::awsmachine::scope::{self, Blocked, MachineScope};
+use crate::awsmachine::scope::{self, MachineScope};
+use crate::blocked::Blocked;
 use crate::identity;
 use crate::kubernetes_api::KubernetesError;
 use crate::launching::kept::KeptData;
@@ -125,7 +126,7 @@ async fn terminate(
     id: &str,
     context: &MachineContext,
 ) -> Result<Blocked, Blocked> {
-    refusal::await_change(scope, refusal::of_deletion(&DeletionCall::Terminate(id), location), context)?;
+    context.await_change(scope, location.fingerprint(&DeletionCall::Terminate(id), &()))?;
     match location.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;
@@ -138,7 +139,7 @@ async fn terminate(
         Err(error) => {
             let message = identity::described(&error, &location.identity_ref);
             let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
-            Err(refusal::record(scope, blocked, context))
+            Err(context.record_refusal(scope, blocked))
         }
     }
 }

@@ -12,9 +12,9 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus, InstanceState};
 use capa_api::meta;
 use capa_cloud::{CloudError, Instance, Observation};
 
-use crate::awsmachine::client_token::search_token;
-use crate::awsmachine::ownership::AdoptAnnotation;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
+use crate::awsmachine::ownership::{AdoptAnnotation, search_token};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::blocked::{Blocked, earlier};
 use crate::invalid_value::shortened;
 use crate::time::remaining;
 
@@ -33,6 +33,20 @@ pub(super) enum DeletionStep {
     AwaitAge,
     /// It is proven that nothing of the instance is left.
     Release,
+}
+
+/// A call of a deletion. Each instance and each host is a call of its own, because AWS may allow the end of one and
+/// refuse that of another.
+#[derive(Hash)]
+pub(in crate::awsmachine) enum DeletionCall<'a> {
+    /// The lookup of the machine's instances.
+    Lookup,
+    /// The termination of the instance with this id.
+    Terminate(&'a str),
+    /// The release of the host with this id.
+    ReleaseHost(&'a str),
+    /// The release of the machine's Elastic IPs.
+    ReleaseAddresses,
 }
 
 /// How far the deletion of an instance is.

@@ -10,17 +10,16 @@ use capa_cloud::{CloudError, ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
 use super::plan::{NeverLaunchedEvidence, abandonment_described};
-use crate::awsmachine::client_token::search_token;
 use crate::awsmachine::context::MachineContext;
+use crate::awsmachine::deletion::plan::DeletionCall;
 use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::instance::{adopt, lookup, observation};
-use crate::awsmachine::launch::attempt;
+use crate::awsmachine::instance::{adopt, observation};
 use crate::awsmachine::ownership::{
-    AdoptAnnotation, MachineTags, Ownership, Proof as Proved, Reason as NotOurs, launched_by,
+    AdoptAnnotation, MachineTags, NotOurs, Ownership, Proof as Proved, launched_by, search_token,
 };
-use crate::awsmachine::refusal::{self, DeletionCall};
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::blocked::Blocked;
 
 /// The instances that a deletion has to end.
 pub(in crate::awsmachine) enum Found {
@@ -62,8 +61,8 @@ pub(in crate::awsmachine) async fn find(
     scope: &mut MachineScope,
     context: &MachineContext,
 ) -> Result<Found, FlowError> {
-    attempt::record_known_refusal(scope, context)?;
-    let answer = attempt::record_known_answer(scope, context)?;
+    context.record_known_refusal(scope)?;
+    let answer = context.record_known_answer(scope)?;
     let proof = proof_of_absence(scope, context);
     let known = scope.machine.instance_id().or_else(|| answer.map(|instance| instance.id));
     let location = match location::recorded_or_resolved(scope, context).await {
@@ -108,7 +107,7 @@ enum Proof {
 }
 
 fn proof_of_absence(scope: &MachineScope, context: &MachineContext) -> Proof {
-    let is_proven = |token: &str| attempt::remembered(scope, token, context).progress.is_proof_of_absence();
+    let is_proven = |token: &str| context.remembered(scope, token).progress.is_proof_of_absence();
     match &scope.status.launch {
         Some(LaunchRecord::Planned) => match observation::evidence_of_planned(scope, context) {
             NeverLaunchedEvidence::Sufficient => Proof::Whole,
@@ -259,11 +258,11 @@ async fn find_by_tags(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(Vec<InstanceToEnd>, Vec<String>), FlowError> {
-    let open_token = attempt::open_token(scope).map(str::to_owned);
+    let open_token = scope.open_token().map(str::to_owned);
     let token = open_token.as_deref().filter(|_| proof == Proof::None);
-    let made_from = refusal::of_deletion(&DeletionCall::Lookup, location);
+    let made_from = location.fingerprint(&DeletionCall::Lookup, &());
     if proof != Proof::Whole
-        && let Err(blocked) = refusal::await_change(scope, made_from, context)
+        && let Err(blocked) = context.await_change(scope, made_from)
     {
         return Err(blocked.into());
     }
@@ -274,12 +273,12 @@ async fn find_by_tags(
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
             return Ok((vec![], foreign.into_iter().collect()));
         }
-        Err(error) => return Err(deletion_blocked(scope, lookup::failed(&error), context).into()),
+        Err(error) => return Err(deletion_blocked(scope, observation::lookup_failed(&error), context).into()),
     };
     context.memory.lookup_succeeded(scope.uid());
     let (ended, found): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|instance| instance.state == InstanceState::Terminated);
-    let open_request = attempt::open_request(scope);
+    let open_request = scope.open_request();
     let is_of_attempt = |instance: &Instance| open_request.is_some_and(|request| launched_by(request, instance));
     // Once the attempt's own instance is known, its end is all that the deletion waits for.
     let is_proven = proof != Proof::None || ended.iter().any(is_of_attempt);
@@ -325,11 +324,11 @@ async fn look_up(
     location: &InstanceLocation,
 ) -> Result<Vec<Instance>, CloudError> {
     let cloud = location.cloud.as_ref();
-    let mut found = lookup::find(cloud, tags, token).await?;
+    let mut found = observation::find(cloud, tags, token).await?;
     if let Some(id) = annotated(scope)
         && found.iter().all(|instance| instance.id != id)
     {
-        found.extend(lookup::by_id(cloud, id).await?);
+        found.extend(observation::by_id(cloud, id).await?);
     }
     Ok(found)
 }
@@ -345,15 +344,7 @@ fn annotated(scope: &MachineScope) -> Option<&str> {
 /// A launch may have succeeded although AWS shows no instance. The AWSMachine is released once its absence is proven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
     let token = open_token.unwrap_or_else(|| search_token(&scope.machine));
-    let (launches, now) = (context.memory.launches(), context.kubernetes.uptime());
-    let holder = attempt::holder(scope);
-    let Some(remaining) = launches.absence_proven_in(scope.uid(), &token, holder, now, &context.timing) else {
-        return Ok(());
-    };
-    let next = remaining.min(context.timing.absence_interval());
-    let message = attempt::unconfirmed(scope);
-    let update = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    Err(Blocked::new(update, Next::Requeue(next)))
+    context.await_absence(context.memory.launches(), scope, (&token, scope.holder()), scope.unconfirmed_launch())
 }
 
 /// The annotation `adopt-instance`, which the provider sets while an instance starts, may name an instance of an

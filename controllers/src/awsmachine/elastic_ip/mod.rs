@@ -18,9 +18,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use self::plan::{AddressStep, KnownAddress, address_query, address_tags, addresses_of, plan_address};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::launch::protocol::{Progress, is_fresh};
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
-use crate::awsmachine::{refusal, write};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::awsmachine::write;
+use crate::blocked::{Blocked, earlier};
+use crate::launch_memory::progress::{Progress, is_fresh};
 use crate::public_ipv4_pool;
 
 pub(super) use release::release_all;
@@ -61,7 +62,7 @@ pub(super) async fn ensure_associated(
     match association.drive(scope).await {
         Ok(()) => scope.set_condition(READY.is_true(Reason::Ready)),
         Err(FlowError::Blocked(blocked)) => {
-            let blocked = refusal::record(scope, blocked, context);
+            let blocked = context.record_refusal(scope, blocked);
             scope.set_condition(blocked.condition);
             scope.next = earlier(scope.next, blocked.next);
         }
@@ -91,7 +92,8 @@ impl Association<'_> {
     async fn drive(&self, scope: &mut MachineScope) -> Result<(), FlowError> {
         let step = self.plan(scope);
         if !matches!(step, AddressStep::Keep | AddressStep::AwaitRunning) {
-            refusal::await_change(scope, refusal::of_elastic_ip(self.pool, self.location), self.context)?;
+            let pool = serde_json::to_vec(self.pool).unwrap_or_default();
+            self.context.await_change(scope, self.location.fingerprint(&"Elastic IP", &pool))?;
         }
         match step {
             AddressStep::Keep => return Ok(()),

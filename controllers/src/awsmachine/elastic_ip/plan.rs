@@ -11,7 +11,7 @@ use capa_api::meta;
 use capa_cloud::{ElasticIp as Address, Query, Timing};
 use jiff::Timestamp;
 
-use crate::awsmachine::launch::protocol::{AbsenceProof, Progress};
+use crate::launch_memory::progress::{AbsenceProof, Progress};
 use crate::time::{Moment, age};
 
 /// The next step for the address of an instance that runs or has run.

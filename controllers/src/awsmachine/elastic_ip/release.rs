@@ -9,10 +9,10 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use super::plan::{address_query, addresses_of};
 use super::token;
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::plan::DependentResource;
+use crate::awsmachine::deletion::plan::{DeletionCall, DependentResource};
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::refusal::{self, DeletionCall};
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::blocked::Blocked;
 
 /// What is released here.
 const ADDRESS: DependentResource =
@@ -61,9 +61,9 @@ pub(in crate::awsmachine) async fn release_all(
     }
     let location = location::recorded_or_resolved(scope, context).await;
     let location = location.map_err(|error| ADDRESS.awaits_location(scope, error))?;
-    refusal::await_change(scope, refusal::of_deletion(&DeletionCall::ReleaseAddresses, &location), context)?;
+    context.await_change(scope, location.fingerprint(&DeletionCall::ReleaseAddresses, &()))?;
     let released = release_found(scope, record.as_deref(), &owners, &location, context).await;
-    released.map_err(|blocked| refusal::record(scope, blocked, context))?;
+    released.map_err(|blocked| context.record_refusal(scope, blocked))?;
     scope.status.elastic_ip = None;
     Ok(())
 }
@@ -184,14 +184,7 @@ fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineCont
     if record.effective_phase() != ElasticIpPhase::Requested {
         return Ok(());
     }
-    let (calls, now) = (context.memory.elastic_ips(), context.kubernetes.uptime());
-    let holder = record.holder.as_deref();
-    let Some(remaining) = calls.absence_proven_in(scope.uid(), &token(scope), holder, now, &context.timing) else {
-        return Ok(());
-    };
     let message = "EC2 may have allocated an Elastic IP, and none shows yet: it is looked for before the AWSMachine is \
                    released";
-    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    let next = remaining.min(context.timing.absence_interval());
-    Err(Blocked::new(unconfirmed, Next::Requeue(next)))
+    context.await_absence(context.memory.elastic_ips(), scope, (&token(scope), record.holder.as_deref()), message)
 }

@@ -16,13 +16,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::plan::{HostStep, KnownCall, host_query, hosts_of, hosts_since, plan_host};
 use self::release::{is_gone, may_be_hidden};
-use crate::awsmachine::client_token::{host_token, uid_in};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::launch::protocol::{Progress, is_fresh};
-use crate::awsmachine::memory::{CapacityLocation, Pool};
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::ownership::{host_token, uid_in};
+use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::write;
+use crate::blocked::Blocked;
+use crate::launch_memory::progress::{Progress, is_fresh};
+use crate::launch_memory::{CapacityLocation, Pool};
 
 pub(super) use plan::zone_of_host;
 pub(super) use release::release_all;

@@ -7,9 +7,9 @@ use capa_api::machine::{DedicatedHost, HostPhase, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{Host, Query, Timing};
 
-use crate::awsmachine::client_token::{host_number, number_in, uid_in};
-use crate::awsmachine::launch::protocol::{AbsenceProof, Progress};
+use crate::awsmachine::ownership::{host_number, number_in, uid_in};
 use crate::awsmachine::scope::MachineScope;
+use crate::launch_memory::progress::{AbsenceProof, Progress};
 use crate::time::{Moment, age};
 
 /// The next step for a machine that needs a host.

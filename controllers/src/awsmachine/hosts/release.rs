@@ -1,17 +1,16 @@
 //! Releases the Dedicated Hosts of a machine that is being deleted, and whose instance is gone.
 
-use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{DedicatedHost, HostPhase};
 use capa_cloud::{CloudError, ErrorClass};
-use capa_runtime::reconcile::{EventDraft, Next};
+use capa_runtime::reconcile::EventDraft;
 
 use super::plan::{host_query, hosts_of};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::plan::DependentResource;
+use crate::awsmachine::deletion::plan::{DeletionCall, DependentResource};
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::instance::observation;
-use crate::awsmachine::refusal::{self, DeletionCall};
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::blocked::Blocked;
 
 /// What is released here.
 const HOST: DependentResource = DependentResource { removal: "Dedicated Host is released", left: "the host allocated" };
@@ -81,7 +80,7 @@ async fn release(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), Blocked> {
-    refusal::await_change(scope, refusal::of_deletion(&DeletionCall::ReleaseHost(id), location), context)?;
+    context.await_change(scope, location.fingerprint(&DeletionCall::ReleaseHost(id), &()))?;
     match location.cloud.release_host(&scope.key(), id).await {
         Ok(()) => {
             let message = format!("released Dedicated Host {id}");
@@ -89,9 +88,7 @@ async fn release(
             Ok(())
         }
         Err(error) if is_gone(scope, &error, context) => Ok(()),
-        Err(error) => {
-            Err(refusal::record(scope, HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error), context))
-        }
+        Err(error) => Err(context.record_refusal(scope, HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error))),
     }
 }
 
@@ -117,14 +114,8 @@ fn await_absence(
     let Some(token) = open.and_then(|record| record.client_token.as_deref()) else {
         return Ok(());
     };
-    let (hosts, now) = (context.memory.hosts(), context.kubernetes.uptime());
     let holder = open.and_then(|record| record.holder.as_deref());
-    let Some(remaining) = hosts.absence_proven_in(scope.uid(), token, holder, now, &context.timing) else {
-        return Ok(());
-    };
-    let next = remaining.min(context.timing.absence_interval());
     let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for before \
                    the AWSMachine is released";
-    let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
-    Err(Blocked::new(unconfirmed, Next::Requeue(next)))
+    context.await_absence(context.memory.hosts(), scope, (token, holder), message)
 }

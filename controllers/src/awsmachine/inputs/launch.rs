@@ -12,22 +12,21 @@ use capa_cloud::{LaunchRequest, UserData, additional_tags};
 use capa_network::{Merged, MissingField, Placement};
 use capa_runtime::reconcile::Next;
 
+use crate::awsmachine::bootstrap_data::{self, LaunchUserData};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::inputs::image::{self, ImageRequest, LaunchImage};
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
-use crate::awsmachine::inputs::references::{self, CapacityZone, OwnInterfaces, ResolvedReferences};
-use crate::awsmachine::inputs::validation;
 use crate::awsmachine::inputs::{self, network_not_ready};
-use crate::awsmachine::launch::attempt;
-use crate::awsmachine::memory::LaunchKind;
-use crate::awsmachine::refusal;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
-use crate::awsmachine::user_data::{self, LaunchUserData};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::blocked::Blocked;
+use crate::call_fingerprint::CallFingerprint;
+use crate::launch_memory::LaunchKind;
 use crate::launching::bootstrap::{BootstrapData, Format};
+use crate::launching::launch_image::{self, ImageRequest, LaunchImage};
+use crate::launching::references::{self, CapacityZone, OwnInterfaces, ResolvedReferences};
 use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, build_request};
 use crate::launching::storage::{LaunchSecrets, StorageRequest};
-use crate::launching::{objects, secrets};
+use crate::launching::{objects, secrets, validation};
 
 /// Everything that a launch needs, once every wait is over.
 pub(in crate::awsmachine) struct LaunchInputs {
@@ -76,25 +75,25 @@ pub(in crate::awsmachine) async fn resolve(
     let needs_hook = matches!(bootstrap_data, BootstrapData::Stored(..));
     let (user_data, secrets) = delivered(scope, bootstrap_data, &merged, &location)?;
     // The fingerprint excludes the presigned URL, which differs in each pass.
-    let made_from = refusal::launch_fingerprint(&scope.machine.spec, &user_data, &merged, &location);
-    refusal::await_change(scope, made_from, context)?;
-    let kind = refusal::kind_of_launch(scope, owner, &merged, &location);
-    refusal::await_kind(scope, kind, context)?;
+    let made_from = fingerprint(scope, &user_data, &merged, &location);
+    context.await_change(scope, made_from)?;
+    let kind = kind_of_launch(scope, owner, &merged, &location);
+    context.await_kind(scope, kind)?;
     let references = references::resolve(&scope.machine.spec, &merged, location.cloud.as_ref()).await?;
     let wanted = ImageRequest {
         spec: &scope.machine.spec,
         network: &merged.network,
         version: owner.spec.version.as_deref(),
-        recorded: attempt::open_request(scope).and_then(|recorded| recorded.image_id.as_deref()),
+        recorded: scope.open_request().and_then(|recorded| recorded.image_id.as_deref()),
     };
-    let image = image::resolve(&wanted, location.cloud.as_ref()).await?;
+    let image = launch_image::resolve(&wanted, location.cloud.as_ref()).await?;
     if image.is_of_windows && needs_hook {
         return Err(no_hook(&image.id).into());
     }
     let user_data = LaunchUserData::new(scope, user_data, secrets.as_ref(), &location, context).await?;
     let interfaces = own_interfaces(scope, &merged, &location).await?;
     // The record determines the subnet of a recorded attempt, and existing network interfaces determine theirs.
-    let capacity_zone = match attempt::open_request(scope) {
+    let capacity_zone = match scope.open_request() {
         None if interfaces.is_none() => references::capacity_zone(&scope.machine.spec, location.cloud.as_ref()).await?,
         _ => None,
     };
@@ -114,6 +113,33 @@ pub(in crate::awsmachine) async fn resolve(
     })
 }
 
+/// The fingerprint of a launch: spec, network sources, identity with its Secret, and bootstrap data.
+fn fingerprint(
+    scope: &MachineScope,
+    user_data: &UserData,
+    merged: &Merged,
+    location: &InstanceLocation,
+) -> CallFingerprint {
+    let (spec, network) = spec_and_network(scope, merged);
+    location.fingerprint(&"launch", &(spec, network, user_data.expose()))
+}
+
+/// The kind of a launch: what it has in common with the launches of the other machines of its template and version.
+/// The condition of a refused launch names nothing else.
+fn kind_of_launch(scope: &MachineScope, owner: &Machine, merged: &Merged, location: &InstanceLocation) -> LaunchKind {
+    let (spec, network) = spec_and_network(scope, merged);
+    let made_from = Replacement::of(&scope.machine.metadata).to_string();
+    let facts = (spec, network, made_from, scope.namespace(), &location.cluster_name, &owner.spec.version);
+    LaunchKind(location.fingerprint(&"kind", &facts).inputs)
+}
+
+/// The spec and the network as JSON. The types contain neither floats nor unordered maps, so equal values have equal
+/// JSON.
+fn spec_and_network(scope: &MachineScope, merged: &Merged) -> (Vec<u8>, Vec<u8>) {
+    let spec = serde_json::to_vec(&scope.machine.spec).unwrap_or_default();
+    (spec, serde_json::to_vec(&merged.network).unwrap_or_default())
+}
+
 /// Bootstrap data and its format, once the cluster's infrastructure is provisioned.
 async fn bootstrap_data(
     scope: &MachineScope,
@@ -129,7 +155,7 @@ async fn bootstrap_data(
         let waiting = ConditionType::InstanceReady.is_false(Reason::WaitingForClusterInfrastructure, message);
         return Err(Blocked::new(waiting, Next::AwaitChange).into());
     }
-    user_data::bootstrap_data(scope, owner, context).await
+    bootstrap_data::read(scope, owner, context).await
 }
 
 /// The user data of the launch, and the bootstrap data to store before it.
@@ -203,7 +229,7 @@ async fn own_interfaces(
     merged: &Merged,
     location: &InstanceLocation,
 ) -> Result<Option<OwnInterfaces>, Blocked> {
-    if attempt::open_request(scope).is_some() {
+    if scope.open_request().is_some() {
         return Ok(None);
     }
     let region = merged.network.region.as_deref().unwrap_or_default();

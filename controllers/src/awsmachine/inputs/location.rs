@@ -1,5 +1,6 @@
 //! The location of a machine's instance: account, region, identity and targets, recorded or resolved.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use capa_api::common::{ControlPlaneTarget, IdentityReference, MachineRole};
@@ -14,7 +15,9 @@ use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope};
+use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::blocked::Blocked;
+use crate::call_fingerprint::CallFingerprint;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
 use crate::launching::kept::KeptData;
@@ -40,6 +43,13 @@ pub(in crate::awsmachine) struct InstanceLocation {
     pub(in crate::awsmachine) cloud: Arc<dyn MachineCloud>,
     /// The key of the credentials. A changed identity or a changed Secret has another key.
     pub(in crate::awsmachine) identity_key: String,
+}
+
+impl InstanceLocation {
+    /// The fingerprint of a call with these inputs, and with the credentials and the region of the location.
+    pub(in crate::awsmachine) fn fingerprint(&self, call: &impl Hash, inputs: &impl Hash) -> CallFingerprint {
+        CallFingerprint::of(call, &(inputs, &self.identity_key, &self.account_id, &self.region))
+    }
 }
 
 /// The parts of a location that the status or the network sources supply.

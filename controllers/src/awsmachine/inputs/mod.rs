@@ -1,10 +1,7 @@
 //! The inputs of a pass: owners, network sources, and the ownership of instances.
 
-pub(super) mod image;
 pub(super) mod launch;
 pub(super) mod location;
-pub(super) mod references;
-pub(super) mod validation;
 
 use std::sync::Arc;
 

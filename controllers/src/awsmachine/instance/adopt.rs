@@ -7,15 +7,14 @@ use capa_api::machine::{LaunchRecord, MachineNetworkInUse, RecordedRequest};
 use capa_cloud::Instance;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::lookup;
-use crate::awsmachine::client_token::{attempt_number, launch_token};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::InstanceLocation;
+use crate::awsmachine::instance::observation;
 use crate::awsmachine::launch::protocol::LaunchEvent;
-use crate::awsmachine::ownership::Ownership;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event, earlier};
-use crate::awsmachine::{elastic_ip, hosts, secrets, user_data, write};
+use crate::awsmachine::ownership::{Ownership, attempt_number, launch_token};
+use crate::awsmachine::scope::{FlowError, MachineScope, adoption_event};
+use crate::awsmachine::{bootstrap_data, elastic_ip, hosts, inputs, write};
+use crate::blocked::{Blocked, earlier};
 use crate::launching::image::image_id;
 use crate::launching::lost;
 
@@ -40,7 +39,7 @@ pub(in crate::awsmachine) async fn recover(
         return Ok(());
     };
     let merged = inputs::network(scope, &cluster, context).await?;
-    let format = user_data::bootstrap_format(scope, context).await;
+    let format = bootstrap_data::format(scope, context).await;
     if merged.problem.is_some() && lost::may_be_in_bucket(&scope.machine.spec, format) {
         // The sources may name the bucket with the bootstrap data once they can be used.
         return Ok(());
@@ -48,7 +47,7 @@ pub(in crate::awsmachine) async fn recover(
     if let Some(event) = launch_of(instance, scope, context) {
         scope.record_launch(event)?;
         let client_token = instance.client_token.as_deref().unwrap_or_default();
-        secrets::recover(scope, client_token, format, merged.network.bootstrap_bucket());
+        bootstrap_data::recover(scope, client_token, format, merged.network.bootstrap_bucket());
     }
     Ok(())
 }
@@ -71,14 +70,14 @@ pub(in crate::awsmachine) async fn recover_before_end(
         hosts::recover(scope, instance, location).await?;
         return Ok(());
     };
-    let (format, bucket) = secrets::format_and_bucket(scope, context).await?;
+    let (format, bucket) = bootstrap_data::format_and_bucket(scope, context).await?;
     // Targets that are not all known are looked up again.
     if scope.status.network.is_none() && location.pending_targets.is_none() {
         scope.status.network = Some(recovered_network(instance, location));
     }
     scope.record_launch(event)?;
     let client_token = instance.client_token.as_deref().unwrap_or_default();
-    secrets::recover(scope, client_token, format, bucket.as_ref());
+    bootstrap_data::recover(scope, client_token, format, bucket.as_ref());
     write::store(scope, context).await?;
     Ok(())
 }
@@ -155,8 +154,8 @@ async fn newer_attempt(
         return Ok(None);
     };
     let tags = scope.tags(&location.cluster_tag);
-    let found = lookup::find(location.cloud.as_ref(), &tags, None).await;
-    let found = found.map_err(|error| lookup::failed(&error))?;
+    let found = observation::find(location.cloud.as_ref(), &tags, None).await;
+    let found = found.map_err(|error| observation::lookup_failed(&error))?;
     let later = found.into_iter().filter(|instance| {
         let ownership = inputs::ownership(scope, instance, &location.cluster_tag, context);
         !instance.state.has_ended() && matches!(ownership, Ownership::Ours(_))

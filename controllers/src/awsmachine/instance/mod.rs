@@ -1,7 +1,6 @@
 //! The instance flow: follows the instance of a machine.
 
 pub(super) mod adopt;
-pub(super) mod lookup;
 pub(super) mod observation;
 #[cfg(test)]
 mod tests;
@@ -23,10 +22,11 @@ use self::observation::{Ending, ended_before_running};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::launch::protocol::LaunchEvent;
-use crate::awsmachine::memory::{CapacityLocation, Pool};
 use crate::awsmachine::ownership::Ownership;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
+use crate::awsmachine::scope::{FlowError, MachineScope, adoption_event};
 use crate::awsmachine::{inputs, status};
+use crate::blocked::Blocked;
+use crate::launch_memory::{CapacityLocation, Pool};
 
 pub(super) use self::adopt::recover_before_end;
 

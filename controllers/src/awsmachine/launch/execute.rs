@@ -10,17 +10,18 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::attempt;
-use super::place::{LaunchDecision, first_number, pool};
-use super::protocol::LaunchStep;
-use super::protocol::{LaunchEvent, Progress, is_fresh};
-use crate::awsmachine::client_token::attempt_number;
+use super::protocol::{LaunchEvent, LaunchStep};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::hosts::{self, WantedHost};
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::memory::CapacityLocation;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, adoption_event};
-use crate::awsmachine::{refusal, secrets, status, write};
+use crate::awsmachine::launch::{LaunchDecision, first_number, pool};
+use crate::awsmachine::ownership::attempt_number;
+use crate::awsmachine::scope::{FlowError, MachineScope, adoption_event};
+use crate::awsmachine::{bootstrap_data, status, write};
+use crate::blocked::Blocked;
+use crate::launch_memory::CapacityLocation;
+use crate::launch_memory::progress::{Progress, is_fresh};
+use crate::launching::rejection;
 
 /// Launches the instance. Returns where it is.
 pub(super) async fn apply(
@@ -34,7 +35,7 @@ pub(super) async fn apply(
     write_record(scope, &decision, context).await?;
     let inputs = &decision.inputs;
     if let Some(launch_secrets) = &inputs.secrets {
-        secrets::store(scope, launch_secrets, &inputs.location, context).await?;
+        bootstrap_data::store(scope, launch_secrets, &inputs.location, context).await?;
     }
     call(scope, &decision, context).await?;
     Ok(decision.inputs.location)
@@ -87,9 +88,9 @@ async fn write_record(
             let mut first_record = None;
             if let Some(launch_secrets) = &inputs.secrets {
                 first_record =
-                    Some(launch_secrets).filter(|launch_secrets| !secrets::is_recorded(scope, launch_secrets));
+                    Some(launch_secrets).filter(|launch_secrets| !bootstrap_data::is_recorded(scope, launch_secrets));
                 let valid_from = inputs.user_data.valid_from();
-                secrets::record(scope, launch_secrets, valid_from, &inputs.location, context).await?;
+                bootstrap_data::record(scope, launch_secrets, valid_from, &inputs.location, context).await?;
             }
             let request_record = recorded(request, asked_at.time);
             scope.record_launch(LaunchEvent::Requested { number, request: request_record, holder })?;
@@ -99,12 +100,12 @@ async fn write_record(
             scope.status.applied_private_dns_name.clone_from(&scope.machine.spec.private_dns_name);
             write::store(scope, context).await?;
             if let Some(launch_secrets) = first_record {
-                secrets::nothing_is_stored(scope, launch_secrets, &inputs.location, context);
+                bootstrap_data::nothing_is_stored(scope, launch_secrets, &inputs.location, context);
             }
             let account_id = &inputs.location.account_id;
             context.memory.launches().recorded(scope.uid(), token, account_id, asked_at);
         }
-        LaunchStep::Claim if attempt::holder(scope) == Some(&*holder) => {
+        LaunchStep::Claim if scope.holder() == Some(&*holder) => {
             // The answer to the write of the record was lost. An equal status would not be written again.
             context.kubernetes.confirm(&scope.machine).await?;
             context.memory.launches().claimed(scope.uid(), token, asked_at);
@@ -232,7 +233,7 @@ pub(super) async fn record_found(
     decision: &LaunchDecision,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    let open_token = attempt::open_token(scope);
+    let open_token = scope.open_token();
     if open_token.is_some() && instance.client_token.as_deref() == open_token {
         return record_answer(scope, instance, context).await;
     }
@@ -255,7 +256,7 @@ pub(super) async fn record_found(
     in_use.security_group_ids.clear();
     scope.status.network = Some(in_use);
     let inputs = &decision.inputs;
-    secrets::recover(scope, &request.client_token, inputs.bootstrap_format, inputs.bootstrap_bucket());
+    bootstrap_data::recover(scope, &request.client_token, inputs.bootstrap_format, inputs.bootstrap_bucket());
     store_instance(scope, context).await?;
     scope.events.push(adoption_event(&instance.id).recorded());
     Ok(())
@@ -308,10 +309,10 @@ fn failed_turn(
     let (kind, now) = (decision.inputs.kind, context.kubernetes.uptime());
     if error.class == ErrorClass::InsufficientCapacity {
         context.memory.kinds().accepted(kind, now);
-    } else if progress == Progress::Refused && refusal::concerns_kind(error) {
+    } else if progress == Progress::Refused && rejection::concerns_kind(error) {
         let condition = blocked.condition.clone();
         context.memory.kinds().refused(kind, condition.clone(), now, &context.timing);
-        return refusal::shown_of_kind(scope, kind, condition, context);
+        return context.refused_kind(scope, kind, condition);
     } else {
         context.memory.kinds().undecided(kind, scope.uid());
     }

@@ -1,14 +1,14 @@
-//! The launch protocol: the next step for a machine without a known instance, the state machine of its launch record,
-//! and the progress of an attempt. Pure.
+//! The launch protocol: the next step for a machine without a known instance, and the state machine of its launch
+//! record. Pure.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
-use capa_cloud::{ErrorClass, Instance, Timing};
+use capa_cloud::{Instance, Timing};
 use jiff::Timestamp;
 use thiserror::Error;
 
+use crate::launch_memory::progress::{AbsenceProof, Progress, is_fresh};
 use crate::time::{Moment, age};
 
 /// The next step for a machine without a known instance.
@@ -280,66 +280,10 @@ fn not_older_than(mut attempt: LaunchAttempt, launched_at: Option<Timestamp>) ->
     attempt
 }
 
-/// The progress of an attempt, as far as this process knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::awsmachine) enum Progress {
-    /// The progress is unknown: there is no record, or another process wrote the record and may have made the call.
-    Unknown,
-    /// This process wrote the record, and no call had an effect so far.
-    Recorded,
-    /// A call of this process or of an earlier one is unanswered, and may have launched an instance.
-    Unanswered,
-    /// AWS has refused the attempt by code, and no earlier call is unanswered: nothing was launched.
-    Refused,
-    /// AWS has refused a call, but an earlier call may have launched an instance: the refusal proves nothing.
-    Unclear,
-}
-
-impl Progress {
-    /// The progress after the failure of a call.
-    pub(in crate::awsmachine) fn after(self, failure: ErrorClass) -> Self {
-        match failure {
-            _ if failure.is_refusal() && matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
-            ErrorClass::Throttled => self,
-            ErrorClass::NoAnswer => Self::Unanswered,
-            _ => Self::Unclear,
-        }
-    }
-
-    /// Whether this process knows that the attempt has launched nothing. This knowledge is valid while the record is
-    /// unchanged, because another process claims the record before it makes a call.
-    pub(in crate::awsmachine) fn is_proof_of_absence(self) -> bool {
-        matches!(self, Self::Recorded | Self::Refused)
-    }
-}
-
-/// The running proof, by lookups without a result, that an attempt has launched nothing. Times are counted from the
-/// start of the process, because the wall clock may be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::awsmachine) struct AbsenceProof {
-    /// The last known call of the attempt, or else the first lookup.
-    pub(in crate::awsmachine) since: Duration,
-    /// The first lookup after `since` without a result.
-    pub(in crate::awsmachine) first_empty: Option<Duration>,
-}
-
-impl AbsenceProof {
-    /// The time until a further lookup without a result proves that the attempt launched nothing. The proof needs two
-    /// lookups some time apart, and the second one at an age at which a lookup shows every instance.
-    pub(in crate::awsmachine) fn remaining(&self, now: Duration, timing: &Timing) -> Duration {
-        let quiet = (self.since + timing.launch_lookup_age).saturating_sub(now);
-        let second_look = self.first_empty.unwrap_or(now) + timing.lookup_spacing;
-        quiet.max(second_look.saturating_sub(now))
-    }
-}
-
-/// Whether the last confirmation of the record is recent enough for a call.
-pub(in crate::awsmachine) fn is_fresh(confirmed_at: Option<Moment>, now: Moment, timing: &Timing) -> bool {
-    confirmed_at.is_some_and(|at| now.at_most_since(at) <= timing.confirmation_age)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 

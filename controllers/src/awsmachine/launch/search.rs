@@ -8,20 +8,18 @@ use capa_cloud::lookups::InstanceLookup;
 use capa_cloud::{CloudError, Instance};
 use capa_runtime::reconcile::Next;
 
-use super::adoption::{self, Adoption, adopt};
-use super::attempt;
-use super::place::LaunchDecision;
-use super::protocol::{LaunchStep, LookUp, Progress};
-use crate::awsmachine::client_token::search_token;
+use super::protocol::{LaunchStep, LookUp};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::inputs::{self, location};
-use crate::awsmachine::instance::lookup;
-use crate::awsmachine::memory::Permission;
-use crate::awsmachine::ownership::AdoptAnnotation;
-use crate::awsmachine::refusal;
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
+use crate::awsmachine::inputs;
+use crate::awsmachine::inputs::location::{self, InstanceLocation};
+use crate::awsmachine::instance::observation;
+use crate::awsmachine::launch::LaunchDecision;
+use crate::awsmachine::ownership::{self, AdoptAnnotation, Adoption, adopt, search_token};
+use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::targets::access::{self, TargetGate};
+use crate::blocked::{Blocked, earlier};
+use crate::launch_memory::Permission;
+use crate::launch_memory::progress::Progress;
 use crate::retry;
 
 /// Takes the turn of the machine, and looks for its instance where the plan says so.
@@ -62,7 +60,7 @@ pub(super) async fn find_before(
         }
     }
     if let Some(condition) = refused {
-        return Err(refusal::shown_of_kind(scope, inputs.kind, condition, context).into());
+        return Err(context.refused_kind(scope, inputs.kind, condition).into());
     }
     if let Some(hold) = hold {
         context.memory.kinds().undecided(inputs.kind, scope.uid());
@@ -116,15 +114,15 @@ async fn look_up(
     let LaunchDecision { inputs, plan, .. } = decision;
     let wish = AdoptAnnotation::of(&scope.machine);
     if let AdoptAnnotation::Unreadable(value) = wish {
-        return Err(adoption::conflict_of_unreadable(value).into());
+        return Err(ownership::conflict_of_unreadable(value).into());
     }
     let (cloud, cluster_tag) = (inputs.location.cloud.as_ref(), inputs.location.cluster_tag.as_str());
-    let token = attempt::open_token(scope).filter(|_| plan.look_up == LookUp::ByTagsAndToken);
-    let failed = |error: CloudError| lookup::failed(&error);
+    let token = scope.open_token().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
+    let failed = |error: CloudError| observation::lookup_failed(&error);
     let tags = scope.tags(cluster_tag);
     let found = match shared {
-        Some(wanted) => lookup::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing).await?,
-        None => lookup::find(cloud, &tags, token).await.map_err(failed)?,
+        Some(wanted) => observation::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing).await?,
+        None => observation::find(cloud, &tags, token).await.map_err(failed)?,
     };
     let judged: Vec<_> = found
         .into_iter()
@@ -133,27 +131,27 @@ async fn look_up(
             (instance, ownership)
         })
         .collect();
-    match (adopt(&judged, attempt::open_request(scope)), wish) {
+    match (adopt(&judged, scope.open_request()), wish) {
         (Adoption::One(instance), _) => return Ok(Some(instance)),
-        (Adoption::Several(ids), _) => return Err(adoption::conflict_of_several(&ids).into()),
+        (Adoption::Several(ids), _) => return Err(ownership::conflict_of_several(&ids).into()),
         (
             Adoption::Foreign(ids),
             AdoptAnnotation::Absent | AdoptAnnotation::Instance(_) | AdoptAnnotation::Unreadable(_),
         ) => {
             note_empty_lookup(scope, decision, context);
-            return Err(adoption::conflict_of_foreign(&ids, adoption::refused_adoption(&judged, wish)).into());
+            return Err(ownership::conflict_of_foreign(&ids, ownership::refused_adoption(&judged, wish)).into());
         }
         (Adoption::Nothing, AdoptAnnotation::Instance(id)) => {
             // The instance in the annotation may have been adopted earlier, and be gone since.
-            let wanted = lookup::by_id(cloud, id).await.map_err(failed)?;
+            let wanted = observation::by_id(cloud, id).await.map_err(failed)?;
             match wanted {
                 Some(instance) if !instance.state.has_ended() => {
-                    return Err(adoption::conflict_of_untagged(id, &scope.tags(cluster_tag)).into());
+                    return Err(ownership::conflict_of_untagged(id, &scope.tags(cluster_tag)).into());
                 }
                 None if may_live_elsewhere(scope) => {
                     note_empty_lookup(scope, decision, context);
                     let location = &inputs.location;
-                    return Err(adoption::conflict_of_unseen(id, &location.region, &location.account_id).into());
+                    return Err(ownership::conflict_of_unseen(id, &location.region, &location.account_id).into());
                 }
                 Some(_) | None => {}
             }
@@ -173,9 +171,9 @@ pub(super) async fn find_open(
     blocked: Blocked,
     context: &MachineContext,
 ) -> Result<(Instance, InstanceLocation), FlowError> {
-    let open = attempt::open_token(scope).map(str::to_owned);
+    let open = scope.open_token().map(str::to_owned);
     let was_called = |token: &String| {
-        let progress = attempt::remembered(scope, token, context).progress;
+        let progress = context.remembered(scope, token).progress;
         !matches!(progress, Progress::Recorded | Progress::Refused)
     };
     let Some(token) = open.filter(|token| was_called(token) && !blocked.is_throttled()) else {
@@ -189,7 +187,7 @@ pub(super) async fn find_open(
         Err(FlowError::Blocked(_)) => return Err(blocked.into()),
         Err(failed) => return Err(failed),
     };
-    match lookup::by_token(location.cloud.as_ref(), &token).await {
+    match observation::by_token(location.cloud.as_ref(), &token).await {
         Ok(Some(instance)) => Ok((instance, location)),
         // The block of the launch is more informative.
         Ok(None) | Err(_) => Err(blocked.into()),
@@ -212,7 +210,7 @@ fn note_empty_lookup(scope: &MachineScope, decision: &LaunchDecision, context: &
 
 fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Blocked {
     note_empty_lookup(scope, decision, context);
-    let message = attempt::unconfirmed(scope);
+    let message = scope.unconfirmed_launch();
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Blocked::new(unconfirmed, Next::Requeue(context.timing.absence_interval()))
 }
@@ -272,7 +270,7 @@ fn take_turn(
         Permission::Granted => Ok(()),
         Permission::Refused(condition, _) => {
             cloud.release_launch(&scope.key());
-            Err(refusal::shown_of_kind(scope, inputs.kind, *condition, context).into())
+            Err(context.refused_kind(scope, inputs.kind, *condition).into())
         }
         Permission::Waits => {
             announce(Duration::ZERO);

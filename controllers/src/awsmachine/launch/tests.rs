@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use crate::awsmachine::launch::adoption::{Adoption, adopt};
-use crate::awsmachine::launch::protocol::{AbsenceProof, Attempt, LaunchStep, LookUp, Progress, plan_launch};
-use crate::awsmachine::ownership::{Ownership, Proof, Reason as NotOurs};
+use crate::awsmachine::launch::protocol::{Attempt, LaunchStep, LookUp, plan_launch};
+use crate::awsmachine::ownership::{Adoption, NotOurs, Ownership, Proof, adopt};
+use crate::launch_memory::progress::{AbsenceProof, Progress};
 use crate::testing::instance;
 use crate::time::Moment;
 

@@ -109,7 +109,7 @@ fn tags_alone_prove_nothing() {
         asking(machine("", ""), other),
     ] {
         for token in ["", "capa", "0b0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11-1"] {
-            assert_eq!(decide(&machine, &shown(token), &[]), Ownership::Foreign(Reason::Unnamed), "{token}");
+            assert_eq!(decide(&machine, &shown(token), &[]), Ownership::Foreign(NotOurs::Unnamed), "{token}");
         }
     }
 }
@@ -125,12 +125,12 @@ fn no_proof_counts_without_the_tags() {
         (machine(&naming(ID), ""), Proof::Named),
         (asking(machine("", ""), ID), Proof::Adopted),
     ] {
-        let untagged = Ownership::Foreign(Reason::Untagged(proof));
+        let untagged = Ownership::Foreign(NotOurs::Untagged(proof));
         assert_eq!(decide(&machine, &strip(shown("")), &[]), untagged);
     }
     let mut of_neighbour = shown(&format!("{UID}-1"));
     of_neighbour.tags.insert(meta::MACHINE_NAME_TAG.to_owned(), "team-a/n".to_owned());
-    let untagged = Ownership::Foreign(Reason::Untagged(Proof::Launched));
+    let untagged = Ownership::Foreign(NotOurs::Untagged(Proof::Launched));
     assert_eq!(decide(&machine("", ""), &of_neighbour, &[]), untagged);
 }
 
@@ -181,11 +181,11 @@ fn an_owner_is_verified_by_uid_and_by_its_own_reference() {
 #[test]
 fn a_copy_under_another_name_has_no_owner() {
     for copy in [named("copy", &naming(ID), ""), asking(named("copy", "", ""), ID)] {
-        let without_owner = Reason::WithoutOwner(OwnerProblem::NamesAnother);
+        let without_owner = NotOurs::WithoutOwner(OwnerProblem::NamesAnother);
         assert_eq!(decide(&copy, &shown("capa"), &[]), Ownership::Foreign(without_owner));
     }
     let without_ids = named("copy", "", "");
-    assert_eq!(decide(&without_ids, &shown("capa"), &[]), Ownership::Foreign(Reason::Unnamed));
+    assert_eq!(decide(&without_ids, &shown("capa"), &[]), Ownership::Foreign(NotOurs::Unnamed));
 }
 
 #[test]
@@ -197,14 +197,14 @@ fn an_instance_claimed_by_another_awsmachine_is_not_adopted() {
     };
     let (by_spec, by_record) = (named("n", &naming(ID), ""), named("n", "", &recorded(ID, "x")));
     for other in [&by_spec, &by_record] {
-        let claimed = Ownership::Foreign(Reason::Claimed("team-a/n".to_owned()));
+        let claimed = Ownership::Foreign(NotOurs::Claimed("team-a/n".to_owned()));
         assert_eq!(decide(&mine, &shown(""), &[owned(&mine), owned(other)]), claimed);
     }
     // Users can write the spec of their own AWSMachine, but only this provider writes statuses.
     let named_elsewhere = decide(&mine, &shown(""), &[owned(&elsewhere(by_spec.clone()))]);
     assert_eq!(named_elsewhere, Ownership::Ours(Proof::Named));
     let recorded_elsewhere = decide(&mine, &shown(""), &[owned(&elsewhere(by_record))]);
-    let claimed = Reason::Claimed("team-b/n".to_owned());
+    let claimed = NotOurs::Claimed("team-b/n".to_owned());
     assert_eq!(recorded_elsewhere, Ownership::Foreign(claimed));
     // A claim does not count against a recorded instance.
     let recorded = machine(&naming(ID), &recorded(ID, "x"));
@@ -219,7 +219,7 @@ fn a_copy_without_an_owner_takes_no_instance_from_the_original() {
         let by_annotation = decide(&mine, &shown(""), &[unowned(&asking(named("copy", "", ""), ID))]);
         assert!(matches!(by_annotation, Ownership::Ours(_)), "{by_annotation:?}");
         let by_record = decide(&mine, &shown(""), &[unowned(&named("n", "", &recorded(ID, "x")))]);
-        assert_eq!(by_record, Ownership::Foreign(Reason::Claimed("team-a/n".to_owned())));
+        assert_eq!(by_record, Ownership::Foreign(NotOurs::Claimed("team-a/n".to_owned())));
     }
 }
 

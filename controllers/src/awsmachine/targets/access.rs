@@ -15,11 +15,12 @@ use capa_runtime::reconcile::Next;
 use jiff::Timestamp;
 
 use super::plan::access_problem;
-use super::users::{self, Claim, GroupUser};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::scope::{Blocked, MachineScope};
+use crate::awsmachine::scope::MachineScope;
+use crate::blocked::Blocked;
 use crate::target_forms;
+use crate::target_users::{self, Claim, GroupUser};
 
 /// The targets that a machine can be registered in, as far as their names tell, and the problems of the others.
 pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
@@ -110,7 +111,7 @@ fn other_user(
     let kubernetes = context.kubernetes.as_ref();
     let mut users: BTreeMap<(String, String), Claim> = BTreeMap::new();
     for machine in kubernetes.aws_machines() {
-        let claim = users::claim(&machine, group, &location.account_id, &location.region);
+        let claim = target_users::claim(&machine, group, &location.account_id, &location.region);
         if let (Some(claim), Some(name)) = (claim, meta::cluster_name_label(&machine.metadata)) {
             let namespace = machine.metadata.namespace.clone().unwrap_or_default();
             let known = users.entry((namespace, name.to_owned())).or_default();
@@ -136,7 +137,7 @@ fn other_user(
         claim,
     };
     let others: Vec<GroupUser> = users.into_iter().map(user).collect();
-    users::first_other(&user((own, claim)), &others)
+    target_users::first_other(&user((own, claim)), &others)
 }
 
 fn created(cluster: &Cluster) -> Option<Timestamp> {

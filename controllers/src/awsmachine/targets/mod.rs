@@ -3,7 +3,6 @@
 
 pub(super) mod access;
 pub(super) mod plan;
-mod users;
 
 use capa_api::common::MachineAddressType;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find, holds};
@@ -21,6 +20,7 @@ use self::plan::{
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::scope::MachineScope;
+use crate::target_users;
 use crate::time::age;
 
 fn target_instance(scope: &MachineScope, id: &str, instance: Option<&Instance>) -> TargetInstance {
@@ -59,7 +59,7 @@ fn desire(
     context: &MachineContext,
 ) -> Vec<TargetView> {
     let request = |target: &NamedTarget| {
-        let on_record = stored_state(scope, &instance.id, target).is_some_and(users::is_in);
+        let on_record = stored_state(scope, &instance.id, target).is_some_and(target_users::is_in);
         access::request(scope, location, target, on_record, context)
     };
     let requests: Vec<TargetRequest> = named.iter().map(request).collect();

@@ -6,8 +6,8 @@ use capa_api::conditions::ConditionType;
 use capa_cloud::Timing;
 use capa_runtime::reconcile::Next;
 
-use super::super::LaunchMemory;
 use super::{FIRST, RETRY, Scene};
+use crate::launch_memory::LaunchMemory;
 use crate::testing::refused;
 
 const INSTANCE_READY: ConditionType = ConditionType::InstanceReady;

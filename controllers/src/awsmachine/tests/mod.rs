@@ -50,9 +50,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::awsmachine::instance::lookup::LOOKS_UP;
-use crate::awsmachine::{LaunchMemory, MachineContext, reconcile};
+use crate::awsmachine::instance::observation::LOOKS_UP;
+use crate::awsmachine::{MachineContext, reconcile};
 use crate::kubernetes_api::MachineKubernetes;
+use crate::launch_memory::LaunchMemory;
 use crate::testing::{DRAINS_FOR, FakeAws, FakeKubernetes, Journal, read, refused, status_and_reason, unanswered};
 
 const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, \

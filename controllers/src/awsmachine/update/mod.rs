@@ -17,12 +17,12 @@ use capa_runtime::reconcile::{EventDraft, Next};
 use self::plan::{GroupRecord, GroupStep, KnownGroups, KnownTags, TagChange};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::inputs::references;
-use crate::awsmachine::inputs::validation;
-use crate::awsmachine::instance::{lookup, observation};
-use crate::awsmachine::scope::{Blocked, FlowError, MachineScope, earlier};
+use crate::awsmachine::instance::observation;
+use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::write;
+use crate::blocked::{Blocked, earlier};
 use crate::launching::options::GROUPS_OF_BROUGHT_INTERFACES;
+use crate::launching::{references, validation};
 
 /// Updates a living instance of the machine. `network` is the present network of the machine's sources. Without it,
 /// nothing is updated, and only the type of the instance is compared.
@@ -366,7 +366,7 @@ async fn groups_now(
         let message = format!("the security groups of instance {} cannot be looked up: {error}", instance.id);
         Blocked::by_call(ConditionType::SecurityGroupsReady, message, error)
     };
-    let shown = lookup::by_id(location.cloud.as_ref(), &instance.id).await;
+    let shown = observation::by_id(location.cloud.as_ref(), &instance.id).await;
     let shown = shown.map_err(|error| failed(&error))?;
     let interface = shown.as_ref().and_then(|shown| own_interface(scope, shown));
     interface.map(|interface| interface.security_group_ids.clone()).ok_or_else(|| {

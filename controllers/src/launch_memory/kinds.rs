@@ -14,11 +14,11 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The hash of all inputs that the launches of a kind have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::awsmachine) struct LaunchKind(pub(in crate::awsmachine) u64);
+pub(crate) struct LaunchKind(pub(crate) u64);
 
 /// Whether a machine may ask EC2 for an instance of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::awsmachine) enum Permission {
+pub(crate) enum Permission {
     /// It may.
     Granted,
     /// Another machine of the kind is the first one to ask.
@@ -47,18 +47,12 @@ struct Refused {
 
 /// The kinds that this process has launched lately.
 #[derive(Clone, Default)]
-pub(in crate::awsmachine) struct LaunchKinds(Arc<Mutex<HashMap<LaunchKind, Known>>>);
+pub(crate) struct LaunchKinds(Arc<Mutex<HashMap<LaunchKind, Known>>>);
 
 impl LaunchKinds {
     /// Whether a machine may ask EC2 now. A machine that may becomes the one to ask, until EC2 has answered or the
     /// machine does not come back.
-    pub(in crate::awsmachine) fn begin(
-        &self,
-        kind: LaunchKind,
-        uid: &str,
-        now: Duration,
-        timing: &Timing,
-    ) -> Permission {
+    pub(crate) fn begin(&self, kind: LaunchKind, uid: &str, now: Duration, timing: &Timing) -> Permission {
         let mut kinds = self.0.lock();
         kinds.retain(|_, known| now < known.used + FORGOTTEN_AFTER);
         let known = kinds.entry(kind).or_default();
@@ -87,7 +81,7 @@ impl LaunchKinds {
     }
 
     /// The refusal of a kind, until EC2 is asked again.
-    pub(in crate::awsmachine) fn active_backoff(
+    pub(crate) fn active_backoff(
         &self,
         kind: LaunchKind,
         now: Duration,
@@ -101,13 +95,7 @@ impl LaunchKinds {
 
     /// Records that EC2 refuses a parameter that all launches of the kind have. The refusals of simultaneous calls
     /// count once.
-    pub(in crate::awsmachine) fn refused(
-        &self,
-        kind: LaunchKind,
-        condition: ConditionUpdate,
-        now: Duration,
-        timing: &Timing,
-    ) {
+    pub(crate) fn refused(&self, kind: LaunchKind, condition: ConditionUpdate, now: Duration, timing: &Timing) {
         let mut kinds = self.0.lock();
         let known = kinds.entry(kind).or_default();
         if known.refused.as_ref().is_some_and(|refused| !refused.remaining(now, timing).is_zero()) {
@@ -119,19 +107,19 @@ impl LaunchKinds {
     }
 
     /// Records that EC2 accepts the parameters.
-    pub(in crate::awsmachine) fn accepted(&self, kind: LaunchKind, now: Duration) {
+    pub(crate) fn accepted(&self, kind: LaunchKind, now: Duration) {
         self.0.lock().insert(kind, Known { used: now, is_accepted: true, refused: None, trial: None });
     }
 
     /// Records that a machine no longer asks EC2 and has no answer about the parameters, so that the next machine asks.
-    pub(in crate::awsmachine) fn undecided(&self, kind: LaunchKind, uid: &str) {
+    pub(crate) fn undecided(&self, kind: LaunchKind, uid: &str) {
         if let Some(known) = self.0.lock().get_mut(&kind) {
             known.trial.take_if(|(asks, _)| asks == uid);
         }
     }
 
     /// Whether EC2 accepts the parameters, as far as is known.
-    pub(in crate::awsmachine) fn is_accepted(&self, kind: LaunchKind) -> bool {
+    pub(crate) fn is_accepted(&self, kind: LaunchKind) -> bool {
         self.0.lock().get(&kind).is_some_and(|known| known.is_accepted)
     }
 }

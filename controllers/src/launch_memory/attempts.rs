@@ -7,21 +7,21 @@ use std::time::Duration;
 use capa_cloud::Timing;
 use parking_lot::Mutex;
 
-use crate::awsmachine::launch::protocol::{AbsenceProof, Progress};
+use crate::launch_memory::progress::{AbsenceProof, Progress};
 use crate::time::Moment;
 
 /// The memory of the attempt with one token.
 #[derive(Clone, Debug)]
-pub(in crate::awsmachine) struct RememberedAttempt {
+pub(crate) struct RememberedAttempt {
     client_token: String,
     /// The account of the attempt, if this process has written its record.
-    pub(in crate::awsmachine) account_id: Option<String>,
+    pub(crate) account_id: Option<String>,
     /// The progress of the attempt.
-    pub(in crate::awsmachine) progress: Progress,
+    pub(crate) progress: Progress,
     /// The last confirmation of the record by the API server.
-    pub(in crate::awsmachine) confirmed_at: Option<Moment>,
+    pub(crate) confirmed_at: Option<Moment>,
     /// The lookups of the attempt's instance until now.
-    pub(in crate::awsmachine) absence: Option<AbsenceProof>,
+    pub(crate) absence: Option<AbsenceProof>,
 }
 
 impl RememberedAttempt {
@@ -38,7 +38,7 @@ impl RememberedAttempt {
 
 /// The last attempt of each machine to create one thing, for example its instance, as far as this process knows.
 #[derive(Clone)]
-pub(in crate::awsmachine) struct Attempts {
+pub(crate) struct Attempts {
     /// The id of this process in records.
     holder: Arc<str>,
     /// By UID of the machine.
@@ -51,7 +51,7 @@ impl Attempts {
     }
 
     /// The memory of the attempt with this token.
-    pub(in crate::awsmachine) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
+    pub(crate) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
         let by_uid = self.by_uid.lock();
         let same = by_uid.get(uid).filter(|attempt| attempt.client_token == token);
         same.cloned().unwrap_or_else(|| RememberedAttempt::unknown(token))
@@ -59,7 +59,7 @@ impl Attempts {
 
     /// The memory of the attempt with this token, whose record names `holder`. If the record names another process,
     /// that process may have made the call, whatever the result of this process's call, and the outcome is unknown.
-    pub(in crate::awsmachine) fn recorded_by(&self, uid: &str, token: &str, holder: Option<&str>) -> RememberedAttempt {
+    pub(crate) fn recorded_by(&self, uid: &str, token: &str, holder: Option<&str>) -> RememberedAttempt {
         let remembered = self.get(uid, token);
         if holder == Some(&*self.holder) {
             return remembered;
@@ -69,7 +69,7 @@ impl Attempts {
 
     /// Records that this process has written the record of a new attempt in this account; `at` is the beginning of the
     /// write.
-    pub(in crate::awsmachine) fn recorded(&self, uid: &str, token: &str, account_id: &str, at: Moment) {
+    pub(crate) fn recorded(&self, uid: &str, token: &str, account_id: &str, at: Moment) {
         let attempt = RememberedAttempt {
             account_id: Some(account_id.to_owned()),
             progress: Progress::Recorded,
@@ -80,7 +80,7 @@ impl Attempts {
     }
 
     /// Records that this process has claimed the record of another process, whose call may still be running.
-    pub(in crate::awsmachine) fn claimed(&self, uid: &str, token: &str, at: Moment) {
+    pub(crate) fn claimed(&self, uid: &str, token: &str, at: Moment) {
         self.change(uid, token, |attempt| {
             attempt.progress = Progress::Unanswered;
             attempt.confirmed_at = Some(at);
@@ -88,12 +88,12 @@ impl Attempts {
     }
 
     /// Records that the API server has confirmed the record; `at` is the beginning of the request.
-    pub(in crate::awsmachine) fn confirmed(&self, uid: &str, token: &str, at: Moment) {
+    pub(crate) fn confirmed(&self, uid: &str, token: &str, at: Moment) {
         self.change(uid, token, |attempt| attempt.confirmed_at = Some(at));
     }
 
     /// Records the progress of the attempt before its call or after the call has failed.
-    pub(in crate::awsmachine) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
+    pub(crate) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
         self.change(uid, token, |attempt| {
             attempt.progress = progress;
             attempt.absence = Some(AbsenceProof { since: at, first_empty: None });
@@ -101,7 +101,7 @@ impl Attempts {
     }
 
     /// Records a lookup that did not show what the attempt creates.
-    pub(in crate::awsmachine) fn found_nothing(&self, uid: &str, token: &str, at: Duration) {
+    pub(crate) fn found_nothing(&self, uid: &str, token: &str, at: Duration) {
         self.change(uid, token, |attempt| {
             let proof = attempt.absence.get_or_insert(AbsenceProof { since: at, first_empty: None });
             proof.first_empty.get_or_insert(at);
@@ -110,7 +110,7 @@ impl Attempts {
 
     /// The time until it is proven that an attempt has created nothing, after a lookup that has found nothing. `None`
     /// once that is proven. The record of the attempt names `holder`.
-    pub(in crate::awsmachine) fn absence_proven_in(
+    pub(crate) fn absence_proven_in(
         &self,
         uid: &str,
         token: &str,
@@ -131,7 +131,7 @@ impl Attempts {
 
     /// Forgets the lookups for a machine without a readable record, once it has one: they prove nothing about the
     /// recorded instance if the record is lost again.
-    pub(in crate::awsmachine) fn end_search(&self, uid: &str, search_token: &str) {
+    pub(crate) fn end_search(&self, uid: &str, search_token: &str) {
         let mut by_uid = self.by_uid.lock();
         if by_uid.get(uid).is_some_and(|attempt| attempt.client_token == search_token) {
             by_uid.remove(uid);
@@ -139,7 +139,7 @@ impl Attempts {
     }
 
     /// Forgets the attempt of a machine.
-    pub(in crate::awsmachine) fn forget(&self, uid: &str) {
+    pub(crate) fn forget(&self, uid: &str) {
         self.by_uid.lock().remove(uid);
     }
 

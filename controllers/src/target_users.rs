@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 /// How a Cluster uses a group. A later claim precedes an earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Claim {
+pub(crate) enum Claim {
     /// The Cluster names the group.
     #[default]
     Named,
@@ -24,15 +24,15 @@ pub(super) enum Claim {
 
 /// A Cluster that uses or names a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GroupUser {
+pub(crate) struct GroupUser {
     /// Namespace of the Cluster.
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// Its name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// How it uses the group.
-    pub(super) claim: Claim,
+    pub(crate) claim: Claim,
     /// The creation time of the Cluster; `None` if the Cluster does not exist.
-    pub(super) created: Option<Timestamp>,
+    pub(crate) created: Option<Timestamp>,
 }
 
 impl GroupUser {
@@ -44,7 +44,7 @@ impl GroupUser {
 }
 
 /// The Cluster that keeps this one from the group, as `<namespace>/<name>`, if there is one.
-pub(super) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<String> {
+pub(crate) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<String> {
     // A user without a Cluster and without a registration will never use the group.
     let existing = others.iter().filter(|user| user.claim == Claim::Registered || user.created.is_some());
     let first = existing.min_by_key(|user| user.rank())?;
@@ -53,7 +53,7 @@ pub(super) fn first_other(own: &GroupUser, others: &[GroupUser]) -> Option<Strin
 }
 
 /// How a machine uses a group of this account and region. `None` if the machine does not use the group.
-pub(super) fn claim(machine: &AWSMachine, group: &Group, account_id: &str, region: &str) -> Option<Claim> {
+pub(crate) fn claim(machine: &AWSMachine, group: &Group, account_id: &str, region: &str) -> Option<Claim> {
     let status = machine.status.as_ref()?;
     let network = status.network.as_ref()?;
     if !is_there(network, group, account_id, region) {
@@ -68,7 +68,7 @@ pub(super) fn claim(machine: &AWSMachine, group: &Group, account_id: &str, regio
 }
 
 /// Whether the instance is registered according to this recorded state.
-pub(super) fn is_in(state: MachineTargetState) -> bool {
+pub(crate) fn is_in(state: MachineTargetState) -> bool {
     match state {
         MachineTargetState::Registered | MachineTargetState::InService | MachineTargetState::Deregistering => true,
         MachineTargetState::Registering | MachineTargetState::Deregistered => false,

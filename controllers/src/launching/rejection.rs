@@ -19,20 +19,39 @@ use crate::launching::replacement::Replacement;
 const MAX_SHOWN_CHARACTERS: usize = 128;
 
 /// The known facts of a refused launch.
-pub(in crate::awsmachine) struct RefusedLaunch<'a> {
-    pub(in crate::awsmachine) machine: &'a AWSMachine,
-    pub(in crate::awsmachine) request: &'a LaunchRequest,
+pub(crate) struct RefusedLaunch<'a> {
+    pub(crate) machine: &'a AWSMachine,
+    pub(crate) request: &'a LaunchRequest,
     /// The network of the launch.
-    pub(in crate::awsmachine) network: &'a MachineNetwork,
+    pub(crate) network: &'a MachineNetwork,
     /// For each field of the network, the source that supplies it, as `Kind/name`.
-    pub(in crate::awsmachine) sources: &'a BTreeMap<String, String>,
-    pub(in crate::awsmachine) role: MachineRole,
-    pub(in crate::awsmachine) region: &'a str,
-    pub(in crate::awsmachine) account_id: &'a str,
+    pub(crate) sources: &'a BTreeMap<String, String>,
+    pub(crate) role: MachineRole,
+    pub(crate) region: &'a str,
+    pub(crate) account_id: &'a str,
     /// Zone of the subnet, if it is known.
-    pub(in crate::awsmachine) zone: Option<&'a str>,
-    pub(in crate::awsmachine) identity: &'a IdentityReference,
-    pub(in crate::awsmachine) error: &'a CloudError,
+    pub(crate) zone: Option<&'a str>,
+    pub(crate) identity: &'a IdentityReference,
+    pub(crate) error: &'a CloudError,
+}
+
+/// Whether EC2 refuses all launches of a kind with this error. Errors about a subnet, a tag or user data concern one
+/// machine, and so may errors about a permission.
+pub(crate) fn concerns_kind(error: &CloudError) -> bool {
+    let Some(Subject::Parameter { parameter, fault, .. }) = error.subject.as_deref() else {
+        return false;
+    };
+    let is_common = match parameter {
+        Parameter::Image
+        | Parameter::InstanceType
+        | Parameter::KeyPair
+        | Parameter::InstanceProfile
+        | Parameter::SecurityGroup
+        | Parameter::Volume => true,
+        Parameter::Subnet | Parameter::Tags => false,
+    };
+    let depends_on_subnet = matches!(fault, Fault::OtherVpc | Fault::NotOffered | Fault::Full);
+    error.class.is_permanent() && is_common && !depends_on_subnet
 }
 
 /// What EC2 refuses.
@@ -65,7 +84,7 @@ enum Origin<'a> {
 
 impl<'a> RefusedLaunch<'a> {
     /// Whether the error names a parameter of the launch.
-    pub(super) fn is_about_a_field(&self) -> bool {
+    pub(crate) fn is_about_a_field(&self) -> bool {
         matches!(self.error.subject.as_deref(), Some(Subject::Parameter { .. }))
     }
 

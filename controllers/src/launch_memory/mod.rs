@@ -1,9 +1,10 @@
 //! The memory of the launches of this process. It is safe to lose this memory: the provider looks up the instance of an
 //! unknown record in AWS, and claims the record before it repeats the call. A proof of absence begins anew.
 
-pub(super) mod attempts;
-pub(super) mod capacity;
-pub(super) mod kinds;
+mod attempts;
+mod capacity;
+mod kinds;
+pub(crate) mod progress;
 #[cfg(test)]
 mod tests;
 
@@ -22,9 +23,9 @@ use self::kinds::LaunchKinds;
 use crate::call_fingerprint::CallFingerprint;
 use crate::refusals::Refusals;
 
-pub(super) use self::attempts::{Attempts, RememberedAttempt};
-pub(super) use self::capacity::{CapacityLocation, Pool};
-pub(super) use self::kinds::{LaunchKind, Permission};
+pub(crate) use self::attempts::{Attempts, RememberedAttempt};
+pub(crate) use self::capacity::{CapacityLocation, Pool};
+pub(crate) use self::kinds::{LaunchKind, Permission};
 
 /// The launches of this process: the progress of attempts, the subnets that are reserved but not yet recorded, the
 /// locations without capacity, and permanent errors.
@@ -77,17 +78,17 @@ impl State {
 }
 
 /// A machine that needs a subnet, and the subnets of its cluster.
-pub(super) struct SubnetQuery<'a> {
+pub(crate) struct SubnetQuery<'a> {
     /// UID of the machine.
-    pub(super) uid: &'a str,
+    pub(crate) uid: &'a str,
     /// The machines that share its shortages.
-    pub(super) pool: &'a Pool,
+    pub(crate) pool: &'a Pool,
     /// All subnets of its network.
-    pub(super) subnets: &'a [NetworkSubnet],
+    pub(crate) subnets: &'a [NetworkSubnet],
     /// The time, counted from the start of the process.
-    pub(super) now: Duration,
+    pub(crate) now: Duration,
     /// The times for which locations without capacity are avoided.
-    pub(super) timing: &'a Timing,
+    pub(crate) timing: &'a Timing,
 }
 
 impl LaunchMemory {
@@ -124,30 +125,30 @@ impl LaunchMemory {
     }
 
     /// The id of this process in launch records.
-    pub(super) fn holder(&self) -> &str {
+    pub(crate) fn holder(&self) -> &str {
         &self.holder
     }
 
     /// Remembers the answer to the call of an attempt until it is recorded.
-    pub(super) fn answered(&self, uid: &str, instance: Instance) {
+    pub(crate) fn answered(&self, uid: &str, instance: Instance) {
         self.state().answers.insert(uid.to_owned(), instance);
     }
 
     /// The answer to the call of an attempt that is not recorded yet.
-    pub(super) fn answer(&self, uid: &str) -> Option<Instance> {
+    pub(crate) fn answer(&self, uid: &str) -> Option<Instance> {
         self.state().answers.get(uid).cloned()
     }
 
     /// Forgets the attempts of a machine with an instance. Its subnet stays reserved, because the cache may not show
     /// the record yet.
-    pub(super) fn launched(&self, uid: &str) {
+    pub(crate) fn launched(&self, uid: &str) {
         self.state().answers.remove(uid);
         self.launches.forget(uid);
         self.refusals.forget(uid);
     }
 
     /// Forgets a machine that is gone.
-    pub(super) fn forget(&self, uid: &str) {
+    pub(crate) fn forget(&self, uid: &str) {
         let mut state = self.state();
         state.answers.remove(uid);
         state.reserved_subnets.remove(uid);
@@ -163,13 +164,13 @@ impl LaunchMemory {
     }
 
     /// Records that this process has stored the first parts of this bootstrap data.
-    pub(super) fn stored(&self, uid: &str, data: CallFingerprint, parts: usize) {
+    pub(crate) fn stored(&self, uid: &str, data: CallFingerprint, parts: usize) {
         self.state().stored_data.insert(uid.to_owned(), (data, parts));
     }
 
     /// The number of the first parts of this bootstrap data that this process has stored and nobody has used since.
     /// `None` if this process does not know it.
-    pub(super) fn stored_parts(&self, uid: &str, data: CallFingerprint) -> Option<usize> {
+    pub(crate) fn stored_parts(&self, uid: &str, data: CallFingerprint) -> Option<usize> {
         let state = self.state();
         let stored = state.stored_data.get(uid).filter(|(stored, _)| *stored == data);
         stored.map(|(_, parts)| *parts)
@@ -177,29 +178,29 @@ impl LaunchMemory {
 
     /// Whether this process has written the record of a machine's bootstrap data, and knows that none of the data is
     /// stored.
-    pub(super) fn has_stored_nothing(&self, uid: &str) -> bool {
+    pub(crate) fn has_stored_nothing(&self, uid: &str) -> bool {
         let state = self.state();
         state.stored_data.get(uid).is_some_and(|(_, parts)| *parts == 0)
     }
 
     /// Forgets the stored bootstrap data of a machine: it is deleted, or an instance may have deleted it.
-    pub(super) fn forget_stored(&self, uid: &str) {
+    pub(crate) fn forget_stored(&self, uid: &str) {
         self.state().stored_data.remove(uid);
     }
 
     /// Records that a call to store bootstrap data has failed without an answer.
-    pub(super) fn store_unanswered(&self, uid: &str, at: Duration) {
+    pub(crate) fn store_unanswered(&self, uid: &str, at: Duration) {
         self.state().unanswered_stores.insert(uid.to_owned(), at);
     }
 
     /// When the last call to store bootstrap data of a machine failed without an answer.
-    pub(super) fn unanswered_store(&self, uid: &str) -> Option<Duration> {
+    pub(crate) fn unanswered_store(&self, uid: &str) -> Option<Duration> {
         self.state().unanswered_stores.get(uid).copied()
     }
 
     /// Records that the instance of a deleted machine could not be looked up. After a pause of more than
     /// `longest_pause`, the count of the time begins anew.
-    pub(super) fn lookup_failed(&self, uid: &str, at: Duration, longest_pause: Duration) {
+    pub(crate) fn lookup_failed(&self, uid: &str, at: Duration, longest_pause: Duration) {
         let mut state = self.state();
         let (first, last) = state.failed_lookups.entry(uid.to_owned()).or_insert((at, at));
         if at.saturating_sub(*last) > longest_pause {
@@ -209,63 +210,63 @@ impl LaunchMemory {
     }
 
     /// Records that the instance of a deleted machine was looked up.
-    pub(super) fn lookup_succeeded(&self, uid: &str) {
+    pub(crate) fn lookup_succeeded(&self, uid: &str) {
         self.state().failed_lookups.remove(uid);
     }
 
     /// The time from the first to the last failed lookup for a deleted machine.
-    pub(super) fn time_of_failed_lookups(&self, uid: &str) -> Duration {
+    pub(crate) fn time_of_failed_lookups(&self, uid: &str) -> Duration {
         let tries = self.state().failed_lookups.get(uid).copied();
         tries.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
     }
 
     /// Whether to look for the instance of a later call, after this instance is gone.
-    pub(super) fn may_have_later_instance(&self, uid: &str, gone: &str) -> bool {
+    pub(crate) fn may_have_later_instance(&self, uid: &str, gone: &str) -> bool {
         self.state().without_newer_attempt.get(uid).is_none_or(|known| known != gone)
     }
 
     /// Records that no later call has followed this instance, which is gone.
-    pub(super) fn found_no_later_instance(&self, uid: &str, gone: &str) {
+    pub(crate) fn found_no_later_instance(&self, uid: &str, gone: &str) {
         self.state().without_newer_attempt.insert(uid.to_owned(), gone.to_owned());
     }
 
     /// Records the group of the identity that a machine's pass uses.
-    pub(super) fn uses_identity(&self, uid: &str, group: String) {
+    pub(crate) fn uses_identity(&self, uid: &str, group: String) {
         self.state().identity_groups.insert(uid.to_owned(), group);
     }
 
     /// The group of the identity of a machine's last pass.
-    pub(super) fn identity_group(&self, uid: &str) -> Option<String> {
+    pub(crate) fn identity_group(&self, uid: &str) -> Option<String> {
         self.state().identity_groups.get(uid).cloned()
     }
 
     /// The attempts to launch instances.
-    pub(super) fn launches(&self) -> &Attempts {
+    pub(crate) fn launches(&self) -> &Attempts {
         &self.launches
     }
 
     /// The attempts to allocate Dedicated Hosts.
-    pub(super) fn hosts(&self) -> &Attempts {
+    pub(crate) fn hosts(&self) -> &Attempts {
         &self.hosts
     }
 
     /// The attempts to allocate Elastic IPs.
-    pub(super) fn elastic_ips(&self) -> &Attempts {
+    pub(crate) fn elastic_ips(&self) -> &Attempts {
         &self.elastic_ips
     }
 
     /// The permanent errors of AWS calls.
-    pub(super) fn refusals(&self) -> &Refusals {
+    pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
     /// The kinds of launches that EC2 has accepted or refused.
-    pub(super) fn kinds(&self) -> &LaunchKinds {
+    pub(crate) fn kinds(&self) -> &LaunchKinds {
         &self.kinds
     }
 
     /// The locations without capacity.
-    pub(super) fn shortages(&self) -> &Shortages {
+    pub(crate) fn shortages(&self) -> &Shortages {
         &self.shortages
     }
 
@@ -274,7 +275,7 @@ impl LaunchMemory {
     ///
     /// A machine keeps its reserved subnet as long as no other subnet suits it better for another reason than the number
     /// of machines. So the machines are not counted in each of the many passes in which it waits for its turn.
-    pub(super) fn place<E>(
+    pub(crate) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,
         machines: impl FnOnce() -> Vec<Arc<AWSMachine>>,

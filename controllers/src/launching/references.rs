@@ -15,18 +15,18 @@ use capa_cloud::{CapacitySource, CloudError, Query, Reads, zone_type};
 use capa_network::{Merged, Placement, Problem};
 use capa_runtime::reconcile::Next;
 
-use crate::awsmachine::scope::Blocked;
+use crate::blocked::Blocked;
 use crate::filters::candidates;
 
 /// The remedy for filters that match too much.
 const NARROW: &str = "add the filter vpc-id in a new template";
 
 /// What the spec refers to, looked up in AWS for a launch.
-pub(in crate::awsmachine) struct ResolvedReferences {
+pub(crate) struct ResolvedReferences {
     /// The network with the machine's own subnet resolved and missing zones filled in.
-    pub(in crate::awsmachine) network: MachineNetwork,
+    pub(crate) network: MachineNetwork,
     /// `additionalSecurityGroups` as ids.
-    pub(in crate::awsmachine) additional_security_group_ids: Vec<String>,
+    pub(crate) additional_security_group_ids: Vec<String>,
 }
 
 /// The reason why a reference cannot be resolved.
@@ -57,7 +57,7 @@ impl LookupError {
 
 /// Resolves filters and zones. The function makes a call only for inputs that the spec does not
 /// contain.
-pub(in crate::awsmachine) async fn resolve(
+pub(crate) async fn resolve(
     spec: &AWSMachineSpec,
     merged: &Merged,
     cloud: &dyn Reads,
@@ -67,7 +67,7 @@ pub(in crate::awsmachine) async fn resolve(
 }
 
 /// Resolves `additionalSecurityGroups` for an instance that runs in a subnet.
-pub(in crate::awsmachine) async fn additional_security_groups(
+pub(crate) async fn additional_security_groups(
     spec: &AWSMachineSpec,
     network: &MachineNetwork,
     subnet_id: Option<&str>,
@@ -295,11 +295,11 @@ fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
 }
 
 /// The network interfaces of a machine's spec, in the order of their devices.
-pub(in crate::awsmachine) struct OwnInterfaces(Vec<NetworkInterface>);
+pub(crate) struct OwnInterfaces(Vec<NetworkInterface>);
 
 impl OwnInterfaces {
     /// Looks up the interfaces that the spec names. `None` for a spec without any: its instance gets a new interface.
-    pub(in crate::awsmachine) async fn resolve(
+    pub(crate) async fn resolve(
         spec: &AWSMachineSpec,
         region: &str,
         cloud: &dyn Reads,
@@ -326,14 +326,14 @@ impl OwnInterfaces {
     }
 
     /// The zone of a subnet, where one of the interfaces lies in it.
-    pub(in crate::awsmachine) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
+    pub(crate) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
         let interface = self.0.iter().find(|interface| interface.subnet_id == subnet_id)?;
         Some(&interface.availability_zone)
     }
 
     /// The placement that the interfaces determine. `wanted_zone` is the Machine's failure domain, and `own_subnets`
     /// are the ids of the subnets that the spec itself names, if it names any.
-    pub(in crate::awsmachine) fn placement(
+    pub(crate) fn placement(
         &self,
         wanted_zone: Option<&str>,
         own_subnets: Option<&[&str]>,
@@ -382,13 +382,13 @@ impl OwnInterfaces {
 
 /// A zone, and the capacity in it that the machine names. A launch elsewhere is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::awsmachine) struct CapacityZone {
+pub(crate) struct CapacityZone {
     zone: String,
     source: CapacitySource,
 }
 
 /// The capacity that a machine names.
-pub(in crate::awsmachine) fn capacity_source(spec: &AWSMachineSpec) -> Option<CapacitySource> {
+pub(crate) fn capacity_source(spec: &AWSMachineSpec) -> Option<CapacitySource> {
     let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
     let reservation = given(&spec.capacity_reservation_id).map(CapacitySource::Reservation);
     reservation.or_else(|| given(&spec.host_id).map(CapacitySource::Host))
@@ -396,10 +396,7 @@ pub(in crate::awsmachine) fn capacity_source(spec: &AWSMachineSpec) -> Option<Ca
 
 /// Looks the zone up. `None` without such capacity, or after a permanent error, because the permission is optional:
 /// then launches try the zones.
-pub(in crate::awsmachine) async fn capacity_zone(
-    spec: &AWSMachineSpec,
-    cloud: &dyn Reads,
-) -> Result<Option<CapacityZone>, Blocked> {
+pub(crate) async fn capacity_zone(spec: &AWSMachineSpec, cloud: &dyn Reads) -> Result<Option<CapacityZone>, Blocked> {
     let Some(source) = capacity_source(spec) else {
         return Ok(None);
     };
@@ -415,7 +412,7 @@ pub(in crate::awsmachine) async fn capacity_zone(
 
 impl CapacityZone {
     /// The network without the subnets of other zones. Subnets of unknown zones stay.
-    pub(in crate::awsmachine) fn restrict(
+    pub(crate) fn restrict(
         &self,
         network: &MachineNetwork,
         failure_domain: Option<&str>,

@@ -13,11 +13,7 @@ use crate::{tags, target_forms};
 
 /// Refuses tags that only the manager may set, because these tags decide which instances are deleted. `cluster_tag` is
 /// the name of the cluster in tags.
-pub(in crate::awsmachine) fn validate_tags(
-    spec: &AWSMachineSpec,
-    network: &MachineNetwork,
-    cluster_tag: &str,
-) -> Option<Problem> {
+pub(crate) fn validate_tags(spec: &AWSMachineSpec, network: &MachineNetwork, cluster_tag: &str) -> Option<Problem> {
     let refused = |path, tags| tags::refused(path, tags, cluster_tag);
     let path = "additionalTags";
     let of_host = spec.dynamic_host_allocation.iter();
@@ -27,7 +23,7 @@ pub(in crate::awsmachine) fn validate_tags(
 }
 
 /// Refuses a spec that cannot be launched, and names the field.
-pub(in crate::awsmachine) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
+pub(crate) fn validate(spec: &AWSMachineSpec) -> Option<ConditionUpdate> {
     let unnamed = |volume: &Volume| volume.device_name.as_ref().is_none_or(String::is_empty);
     let message = if let Some(contradiction) = spec.wrong_instance_ids() {
         contradiction
@@ -50,7 +46,7 @@ pub(in crate::awsmachine) fn validate(spec: &AWSMachineSpec) -> Option<Condition
 
 /// Refuses a network with a value that the status of a machine cannot have, or with an invalid AWS id.
 /// `cluster_name` is the name in tags if no source supplies another one.
-pub(in crate::awsmachine) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
+pub(crate) fn validate_network(network: &MachineNetwork, cluster_name: &str) -> Option<Problem> {
     let mut sized = network.clone();
     sized.cluster_tag.get_or_insert_with(|| cluster_name.to_owned());
     let message = if let Some(Oversized { field, limit }) = sized.take_oversized().first() {

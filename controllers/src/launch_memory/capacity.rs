@@ -23,13 +23,13 @@ const ALLOCATED: &str = "allocated";
 
 /// The machines that share shortages: the machines of one cluster that ask for the same capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::awsmachine) struct Pool {
+pub(crate) struct Pool {
     /// Namespace of the Cluster.
-    pub(in crate::awsmachine) namespace: String,
+    pub(crate) namespace: String,
     /// Its name.
-    pub(in crate::awsmachine) cluster: String,
+    pub(crate) cluster: String,
     /// The instance type.
-    pub(in crate::awsmachine) instance_type: String,
+    pub(crate) instance_type: String,
     /// The market. Spot capacity may be available where on-demand capacity is not, and the other way round.
     market: String,
     /// The reservation, Dedicated Host and placement group that the capacity is taken from.
@@ -38,7 +38,7 @@ pub(in crate::awsmachine) struct Pool {
 
 impl Pool {
     /// The pool of a machine with this spec.
-    pub(in crate::awsmachine) fn new(namespace: &str, cluster: &str, spec: &AWSMachineSpec) -> Self {
+    pub(crate) fn new(namespace: &str, cluster: &str, spec: &AWSMachineSpec) -> Self {
         Self {
             namespace: namespace.to_owned(),
             cluster: cluster.to_owned(),
@@ -56,7 +56,7 @@ impl Pool {
 
 /// A zone or subnet that may lack capacity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::awsmachine) enum CapacityLocation {
+pub(crate) enum CapacityLocation {
     /// A zone without hosts for the instance type.
     Zone(String),
     /// A subnet without free addresses, or whose zone is unknown.
@@ -107,19 +107,13 @@ impl Shortage {
 
 /// Locations without capacity.
 #[derive(Clone, Default)]
-pub(in crate::awsmachine) struct Shortages(Arc<Mutex<ByPool>>);
+pub(crate) struct Shortages(Arc<Mutex<ByPool>>);
 
 type ByPool = BTreeMap<Pool, BTreeMap<CapacityLocation, Shortage>>;
 
 impl Shortages {
     /// Records a location without capacity, and EC2's refusal.
-    pub(in crate::awsmachine) fn refused(
-        &self,
-        pool: &Pool,
-        location: CapacityLocation,
-        refusal: Option<&CloudError>,
-        at: Duration,
-    ) {
+    pub(crate) fn refused(&self, pool: &Pool, location: CapacityLocation, refusal: Option<&CloudError>, at: Duration) {
         let mut by_pool = self.0.lock();
         forget_old(&mut by_pool, at);
         let locations = by_pool.entry(pool.clone()).or_default();
@@ -143,7 +137,7 @@ impl Shortages {
 
     /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine
     /// itself retries counts as one without a shortage: the machine stays there until EC2 answers.
-    pub(in crate::awsmachine) fn capacity(
+    pub(crate) fn capacity(
         &self,
         uid: &str,
         pool: &Pool,
@@ -168,14 +162,14 @@ impl Shortages {
     }
 
     /// EC2's codes for the locations without capacity, each with the words of one refusal.
-    pub(in crate::awsmachine) fn refusals(&self, pool: &Pool) -> BTreeMap<String, String> {
+    pub(crate) fn refusals(&self, pool: &Pool) -> BTreeMap<String, String> {
         let by_pool = self.0.lock();
         let locations = by_pool.get(pool).into_iter().flatten();
         locations.filter_map(|(_, short)| short.refusal.clone()).collect()
     }
 
     /// The time until a machine looks at one of the locations again.
-    pub(in crate::awsmachine) fn remaining(&self, pool: &Pool, now: Duration, timing: &Timing) -> Duration {
+    pub(crate) fn remaining(&self, pool: &Pool, now: Duration, timing: &Timing) -> Duration {
         let by_pool = self.0.lock();
         let locations = by_pool.get(pool).into_iter().flatten();
         let remaining = locations.map(|(_, short)| short.looked_at_after(now, timing));
@@ -183,7 +177,7 @@ impl Shortages {
     }
 
     /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
-    pub(in crate::awsmachine) fn tried(&self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
+    pub(crate) fn tried(&self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
         let mut by_pool = self.0.lock();
         forget_old(&mut by_pool, now);
         let locations = by_pool.get_mut(pool).into_iter().flatten();
@@ -196,7 +190,7 @@ impl Shortages {
     }
 
     /// Records that a subnet has capacity.
-    pub(in crate::awsmachine) fn relieved(&self, pool: &Pool, subnet: &NetworkSubnet) {
+    pub(crate) fn relieved(&self, pool: &Pool, subnet: &NetworkSubnet) {
         let mut by_pool = self.0.lock();
         if let Some(locations) = by_pool.get_mut(pool) {
             locations.retain(|location, _| !location.holds(subnet));

@@ -6,8 +6,8 @@ use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
 use super::*;
-use crate::awsmachine::launch::protocol::Progress;
 use crate::call_fingerprint::CallFingerprint;
+use crate::launch_memory::progress::Progress;
 use crate::testing::read;
 use crate::time::Moment;
 

@@ -6,35 +6,32 @@ use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, ErrorClass, Image, Query, Reads};
 use capa_runtime::reconcile::Next;
 
-use crate::awsmachine::scope::Blocked;
+use crate::blocked::Blocked;
 use crate::launching::eks_image::EksImageSearch;
 use crate::launching::image::{ImageSearch, image_id, newest};
 
 /// The image of a launch.
-pub(in crate::awsmachine) struct LaunchImage {
+pub(crate) struct LaunchImage {
     /// `ami-…`
-    pub(in crate::awsmachine) id: String,
+    pub(crate) id: String,
     /// Device of the root volume, if the spec configures that volume.
-    pub(in crate::awsmachine) root_device: Option<String>,
+    pub(crate) root_device: Option<String>,
     /// Whether it was looked up and is a Windows image.
-    pub(super) is_of_windows: bool,
+    pub(crate) is_of_windows: bool,
 }
 
 /// The machine whose image is wanted.
-pub(in crate::awsmachine) struct ImageRequest<'a> {
-    pub(in crate::awsmachine) spec: &'a AWSMachineSpec,
-    pub(in crate::awsmachine) network: &'a MachineNetwork,
+pub(crate) struct ImageRequest<'a> {
+    pub(crate) spec: &'a AWSMachineSpec,
+    pub(crate) network: &'a MachineNetwork,
     /// Kubernetes version of the Machine.
-    pub(in crate::awsmachine) version: Option<&'a str>,
+    pub(crate) version: Option<&'a str>,
     /// The image of an attempt that may have launched: a repetition of its call names the same image.
-    pub(in crate::awsmachine) recorded: Option<&'a str>,
+    pub(crate) recorded: Option<&'a str>,
 }
 
 /// Finds the image. An image id in the spec or the record needs no lookup.
-pub(in crate::awsmachine) async fn resolve(
-    request: &ImageRequest<'_>,
-    cloud: &dyn Reads,
-) -> Result<LaunchImage, Blocked> {
+pub(crate) async fn resolve(request: &ImageRequest<'_>, cloud: &dyn Reads) -> Result<LaunchImage, Blocked> {
     let named = image_id(request.spec).or(request.recorded);
     // EC2 would attach a volume with another device than the image's as an additional volume.
     let needs_device = request.spec.root_volume.is_some();
