@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::Timing;
+use capa_cloud::{ErrorClass, Timing};
 use parking_lot::Mutex;
 
-use crate::launch_memory::progress::{AbsenceProof, Progress};
+use crate::launch_memory::progress::{AbsenceProof, Progress, is_fresh};
 use crate::time::Moment;
 
 /// The memory of the attempt with one token.
@@ -92,8 +92,35 @@ impl Attempts {
         self.change(uid, token, |attempt| attempt.confirmed_at = Some(at));
     }
 
+    /// Begins the call of the attempt, which counts as unanswered from here on, because the pass may be cancelled while
+    /// the call is under way. Returns the progress before the call. `None` if the API server has not confirmed the
+    /// record recently: another process may have taken over since, and have decided that nothing was created.
+    pub(crate) fn begin_call(&self, uid: &str, token: &str, now: Moment, timing: &Timing) -> Option<Progress> {
+        let before = self.get(uid, token);
+        if !is_fresh(before.confirmed_at, now, timing) {
+            return None;
+        }
+        self.called(uid, token, Progress::Unanswered, now.uptime);
+        Some(before.progress)
+    }
+
+    /// Records that the call of the attempt has failed. `before` is the progress before the call. Returns the progress
+    /// after it.
+    pub(crate) fn call_failed(
+        &self,
+        uid: &str,
+        token: &str,
+        before: Progress,
+        failure: ErrorClass,
+        at: Duration,
+    ) -> Progress {
+        let progress = before.after(failure);
+        self.called(uid, token, progress, at);
+        progress
+    }
+
     /// Records the progress of the attempt before its call or after the call has failed.
-    pub(crate) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
+    pub(super) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
         self.change(uid, token, |attempt| {
             attempt.progress = progress;
             attempt.absence = Some(AbsenceProof { since: at, first_empty: None });

@@ -21,7 +21,7 @@ use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::write;
 use crate::blocked::{Blocked, earlier};
-use crate::launch_memory::progress::{Progress, is_fresh};
+use crate::launch_memory::progress::Progress;
 use crate::public_ipv4_pool;
 
 pub(super) use release::release_all;
@@ -200,17 +200,14 @@ impl Association<'_> {
         Ok(())
     }
 
-    /// Makes the recorded call, once. The memory of the call is correct even if the pass is cancelled.
+    /// Makes the recorded call, once.
     async fn allocate(&self, scope: &mut MachineScope, pool: Option<String>) -> Result<(), FlowError> {
         let (calls, uid, token) = (self.context.memory.elastic_ips(), scope.uid().to_owned(), token(scope));
-        let before = calls.get(&uid, &token);
-        let now = self.context.now();
-        if !is_fresh(before.confirmed_at, now, &self.context.timing) {
+        let Some(before) = calls.begin_call(&uid, &token, self.context.now(), &self.context.timing) else {
             let message = "EC2 is asked once the API server has confirmed the record of the Elastic IP";
             let waiting = READY.is_false(Reason::Creating, message);
             return Err(Blocked::new(waiting, Next::Requeue(Duration::ZERO)).into());
-        }
-        calls.called(&uid, &token, Progress::Unanswered, now.uptime);
+        };
         let call = ElasticIpCall::Allocate { pool, tags: self.tags.clone() };
         match self.location.cloud.change_elastic_ip(&scope.key(), &call).await {
             Ok(ElasticIpAnswer::Allocated { allocation_id, public_ip }) => {
@@ -222,8 +219,8 @@ impl Association<'_> {
             }
             Ok(ElasticIpAnswer::Done) => Err(self.unconfirmed().into()),
             Err(error) => {
-                let progress = before.progress.after(error.class);
-                calls.called(&uid, &token, progress, self.context.kubernetes.uptime());
+                let now = self.context.kubernetes.uptime();
+                let progress = calls.call_failed(&uid, &token, before, error.class, now);
                 let record = scope.status.elastic_ip.as_mut();
                 if let Some(record) = record.filter(|_| progress == Progress::Refused) {
                     record.phase = Some(ElasticIpPhase::Refused);

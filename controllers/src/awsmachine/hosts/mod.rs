@@ -22,7 +22,7 @@ use crate::awsmachine::ownership::{host_token, uid_in};
 use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::write;
 use crate::blocked::Blocked;
-use crate::launch_memory::progress::{Progress, is_fresh};
+use crate::launch_memory::progress::Progress;
 use crate::launch_memory::{CapacityLocation, Pool};
 
 pub(super) use plan::zone_of_host;
@@ -208,21 +208,19 @@ impl Allocation<'_> {
         Ok(())
     }
 
-    /// Makes the recorded call. The memory of the call is correct even if the pass is cancelled.
+    /// Makes the recorded call.
     async fn call(&self, scope: &mut MachineScope) -> Result<String, FlowError> {
         let (hosts, uid) = (self.context.memory.hosts(), scope.uid().to_owned());
         let Some(request) = scope.status.dedicated_host.as_deref().and_then(recorded_request) else {
             return Err(self.unconfirmed().into());
         };
         let token = &request.client_token;
-        let before = hosts.get(&uid, token);
         let now = self.context.now();
-        if !is_fresh(before.confirmed_at, now, &self.context.timing) {
+        let Some(before) = hosts.begin_call(&uid, token, now, &self.context.timing) else {
             return Err(
                 again("EC2 is asked once the API server has confirmed the record of the host".to_owned()).into()
             );
-        }
-        hosts.called(&uid, token, Progress::Unanswered, now.uptime);
+        };
         match self.location.cloud.allocate_host(&scope.key(), &request).await {
             Ok(id) => {
                 if let Some(record) = &mut scope.status.dedicated_host {
@@ -242,9 +240,8 @@ impl Allocation<'_> {
                 Ok(id)
             }
             Err(error) => {
-                let progress = before.progress.after(error.class);
                 let now = self.context.kubernetes.uptime();
-                hosts.called(&uid, token, progress, now);
+                let progress = hosts.call_failed(&uid, token, before, error.class, now);
                 if error.class == ErrorClass::InsufficientCapacity {
                     let zone = CapacityLocation::Zone(request.availability_zone.clone());
                     self.context.memory.shortages().refused(&self.wanted.pool, zone, Some(&error), now);

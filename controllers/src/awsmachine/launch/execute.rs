@@ -20,7 +20,7 @@ use crate::awsmachine::scope::{FlowError, MachineScope, adoption_event};
 use crate::awsmachine::{bootstrap_data, status, write};
 use crate::blocked::Blocked;
 use crate::launch_memory::CapacityLocation;
-use crate::launch_memory::progress::{Progress, is_fresh};
+use crate::launch_memory::progress::Progress;
 use crate::launching::rejection;
 
 /// Launches the instance. Returns where it is.
@@ -137,21 +137,17 @@ fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest
     }
 }
 
-/// Makes the recorded call. The memory of the call is correct at every moment, because the pass may be cancelled while
-/// the call is under way, and the answer cannot be stored if the AWSMachine has changed meanwhile.
+/// Makes the recorded call. The memory has its answer at once, because the answer cannot be stored if the AWSMachine has
+/// changed meanwhile.
 async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Result<(), FlowError> {
     let LaunchDecision { inputs, request, .. } = decision;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
-    let before = context.memory.launches().get(&uid, token);
     let now = context.now();
-    if !is_fresh(before.confirmed_at, now, &context.timing) {
-        // The process was suspended since the confirmation. Another process may have taken over and decided that
-        // nothing was launched.
+    let Some(before) = context.memory.launches().begin_call(&uid, token, now, &context.timing) else {
         let message = "EC2 is asked once the API server has confirmed the launch record";
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
-    }
-    context.memory.launches().called(&uid, token, Progress::Unanswered, now.uptime);
+    };
     match inputs.location.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
@@ -161,9 +157,8 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
             Box::pin(record_answer(scope, &instance, context)).await
         }
         Err(error) => {
-            let progress = before.progress.after(error.class);
             let now = context.kubernetes.uptime();
-            context.memory.launches().called(&uid, token, progress, now);
+            let progress = context.memory.launches().call_failed(&uid, token, before, error.class, now);
             if error.class == ErrorClass::InsufficientCapacity {
                 let place = short_place(&error, subnet_of(decision));
                 let pool = pool(scope, inputs);
