@@ -1,5 +1,5 @@
-//! The bootstrap data of a machine: read from its Secret, and sent as the user data of the attempts of a launch, of which
-//! each has another presigned URL, while a repeated call must have the URL of the first one. Data that AWS keeps, in a
+//! The bootstrap data of a machine: read from its Secret, and sent as user data. Each attempt of a launch has its own
+//! presigned URL, but a repeated call must have the URL of the first call. Data that AWS keeps, in a
 //! service for secrets or in the cluster's bucket, is recorded and stored before the launch, and deleted as soon as
 //! nobody needs it any longer.
 
@@ -16,8 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::context::MachineContext;
 use super::deletion::plan::DependentResource;
 use super::inputs::location::{self, InstanceLocation};
+use super::ownership::uid_in;
 use super::scope::{FlowError, MachineScope};
-use crate::awsmachine::ownership::uid_in;
 use crate::blocked::{Blocked, earlier};
 use crate::call_fingerprint::CallFingerprint;
 use crate::launching::bootstrap::{self, BootstrapData, Format};

@@ -1,5 +1,5 @@
-//! The context of the AWSMachine reconciler, and what this process knows of a machine beside its status: the progress of
-//! the recorded attempt, and permanent errors of its calls.
+//! The context of the AWSMachine reconciler, and what this process knows of a machine in addition to its status: the
+//! progress of the recorded attempt and the permanent errors of its calls, with the waits and records that follow.
 
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ impl MachineContext {
         &self,
         attempts: &Attempts,
         scope: &MachineScope,
-        (token, holder): (&str, Option<&str>),
+        token: &str,
+        holder: Option<&str>,
         message: impl Into<String>,
     ) -> Result<(), Blocked> {
         let now = self.kubernetes.uptime();
@@ -128,21 +129,26 @@ impl MachineContext {
         }
     }
 
-    /// Records a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is
+    /// Remembers a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is
     /// due.
-    pub(super) fn record_refusal(&self, scope: &MachineScope, blocked: Blocked) -> Blocked {
+    pub(super) fn remember_refusal(&self, scope: &MachineScope, blocked: Blocked) -> Blocked {
         match scope.inputs {
-            Some(inputs) if blocked.is_refused() => self.refused(scope, inputs, blocked.condition),
+            Some(inputs) if blocked.is_refused() => self.remember(scope, inputs, blocked.condition),
             _ => blocked,
         }
     }
 
-    /// The block of a launch whose kind EC2 refuses.
-    pub(super) fn refused_kind(&self, scope: &MachineScope, kind: LaunchKind, condition: ConditionUpdate) -> Blocked {
-        self.refused(scope, of_kind(kind), condition)
+    /// Remembers that EC2 refuses all launches of a kind, and returns the block of the launch.
+    pub(super) fn remember_refused_kind(
+        &self,
+        scope: &MachineScope,
+        kind: LaunchKind,
+        condition: ConditionUpdate,
+    ) -> Blocked {
+        self.remember(scope, of_kind(kind), condition)
     }
 
-    fn refused(&self, scope: &MachineScope, inputs: CallFingerprint, condition: ConditionUpdate) -> Blocked {
+    fn remember(&self, scope: &MachineScope, inputs: CallFingerprint, condition: ConditionUpdate) -> Blocked {
         let (refusals, now) = (self.memory.refusals(), self.kubernetes.uptime());
         let next = refusals.refused(scope.uid(), inputs, condition.clone(), now, &self.timing);
         Blocked::new(condition, next)

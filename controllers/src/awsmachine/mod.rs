@@ -33,8 +33,8 @@ use self::deletion::plan::{Abandonment, abandonment};
 use self::deletion::{Ended, Found};
 use self::inputs::location;
 use self::instance::Observed;
+use self::ownership::search_token;
 use self::scope::{FlowError, MachineScope};
-use crate::awsmachine::ownership::search_token;
 use crate::blocked::Blocked;
 use crate::{pause, transitions};
 
@@ -91,7 +91,7 @@ pub async fn reconcile(machine: AWSMachine, context: &MachineContext) -> Result<
             return Ok(waits.because(why));
         }
         Err(FlowError::Blocked(blocked)) => {
-            let blocked = context.record_refusal(&scope, blocked);
+            let blocked = context.remember_refusal(&scope, blocked);
             scope.finish_with(blocked.condition, blocked.next);
         }
         Err(FlowError::Failed(error)) => return Err(error.with_events(scope.events)),

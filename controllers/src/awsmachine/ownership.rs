@@ -1,26 +1,21 @@
 //! Decides which AWSMachine an instance belongs to: by the tags of the instance, its client token, the launch record,
 //! the spec and the annotation `adopt-instance`. Launch, adoption, termination, registration and recovery all use
 //! [`ownership`]. [`adopt`] chooses among the instances that a lookup found; it alone accepts an instance without tags,
-//! if the launch record proves it. Pure.
+//! if the launch record proves it. The client tokens of launches are here too: they are one of the proofs. Pure.
 
 use std::fmt::{self, Display, Formatter};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use capa_api::conditions::{ConditionType, Reason};
 use capa_api::contract::Machine;
 use capa_api::forms::IdKind;
 use capa_api::machine::{AWSMachine, LaunchRecord, RecordedRequest};
 use capa_api::meta;
 use capa_cloud::lookups::InstanceLookup;
 use capa_cloud::{Instance, Query};
-use capa_runtime::reconcile::Next;
 use jiff::SignedDuration;
 use kube::Resource as _;
 use thiserror::Error;
-
-use crate::blocked::Blocked;
-use crate::invalid_value::shortened;
 
 /// The most by which the clock of the manager, which dates a recorded call, may be ahead of the clock of EC2, which
 /// dates the launch. With a clock that is further ahead, the instance of a call counts as that of an earlier one.
@@ -354,78 +349,6 @@ fn ids(instances: &[&(Instance, Ownership)]) -> Vec<String> {
     ids
 }
 
-/// Several living instances belong to this machine.
-pub(super) fn conflict_of_several(ids: &[String]) -> Blocked {
-    conflict(format!(
-        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
-        Ids(ids)
-    ))
-}
-
-/// Living instances have the tags of this machine, but none is proven to belong to it. `refused` is the reason against
-/// the instance that the annotation names.
-pub(super) fn conflict_of_foreign(ids: &[String], refused: Option<String>) -> Blocked {
-    let why = refused.unwrap_or_else(|| "nothing proves that they are its own".to_owned());
-    let first = ids.first().map_or("", String::as_str);
-    conflict(format!(
-        "instances {} carry the tags of this machine, and {why}: nothing is launched; annotation {annotation}: {first} \
-         adopts that one, {annotation}: {none} launches a new one",
-        Ids(ids),
-        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
-        none = meta::ADOPT_NO_INSTANCE,
-    ))
-}
-
-/// The reason why the instance in the annotation is not adopted, if the lookup found this instance.
-pub(super) fn refused_adoption(found: &[(Instance, Ownership)], wish: AdoptAnnotation<'_>) -> Option<String> {
-    let AdoptAnnotation::Instance(id) = wish else {
-        return None;
-    };
-    let (_, ownership) = found.iter().find(|(instance, _)| instance.id == id)?;
-    match ownership {
-        Ownership::Foreign(reason) => Some(format!("{id} is not adopted: {reason}")),
-        Ownership::Ours(_) => None,
-    }
-}
-
-/// The instance that the annotation names has other tags.
-pub(super) fn conflict_of_untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
-    conflict(format!(
-        "annotation {annotation} names instance {id}, which does not carry the tags of this machine: nothing is \
-         launched; give it the tags {}, or say {annotation}: {none} to launch a new one",
-        tags.described(),
-        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
-        none = meta::ADOPT_NO_INSTANCE,
-    ))
-}
-
-/// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
-pub(super) fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Blocked {
-    conflict(format!(
-        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and whether it lives \
-         there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
-         gone, say {annotation}: {none} to launch a new one",
-        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
-        none = meta::ADOPT_NO_INSTANCE,
-    ))
-}
-
-/// The value of the annotation is neither an instance id nor `none`.
-pub(super) fn conflict_of_unreadable(value: &str) -> Blocked {
-    let shown = shortened(value);
-    conflict(format!(
-        "annotation {} is {shown:?}: nothing is launched until it is the id of an instance, or {}, or gone",
-        meta::ADOPT_INSTANCE_ANNOTATION,
-        meta::ADOPT_NO_INSTANCE
-    ))
-}
-
-fn conflict(message: String) -> Blocked {
-    let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
-    // No event reports the termination of an instance that this machine does not follow.
-    Blocked::new(conflict, Next::Retry)
-}
-
 /// The client token of an attempt to launch.
 pub(super) fn launch_token(uid: &str, number: NonZeroU32) -> String {
     format!("{uid}-{number}")
@@ -446,25 +369,6 @@ pub(super) fn attempt_number(client_token: &str, uid: &str) -> Option<u32> {
 /// The UID in the client token of an instance.
 pub(super) fn uid_in(client_token: &str) -> Option<&str> {
     client_token.rsplit_once('-').map(|(uid, _)| uid)
-}
-
-/// Between the UID and the number in the client token of a host.
-const HOST: &str = "-host-";
-
-/// The client token of an allocation.
-pub(super) fn host_token(uid: &str, number: NonZeroU32) -> String {
-    format!("{uid}{HOST}{number}")
-}
-
-/// The number of the allocation with this client token, if an AWSMachine with that UID has made it.
-pub(super) fn host_number(token: &str, uid: &str) -> Option<u32> {
-    let number = token.strip_prefix(uid)?.strip_prefix(HOST)?;
-    number.parse().ok().filter(|_| !uid.is_empty())
-}
-
-/// The number in the client token of a host.
-pub(super) fn number_in(token: &str) -> Option<u32> {
-    token.rsplit_once(HOST)?.1.parse().ok()
 }
 
 #[cfg(test)]

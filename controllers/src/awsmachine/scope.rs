@@ -161,29 +161,6 @@ impl MachineScope {
         attempt.map(|attempt| attempt.holder.as_str())
     }
 
-    /// The message about a launch that may have succeeded and whose instance AWS does not show.
-    pub(super) fn unconfirmed_launch(&self) -> String {
-        let known = match self.status.launch {
-            // The AWSMachine arrived with this provider's finalizer.
-            None | Some(LaunchRecord::Unreadable(_)) => {
-                "the AWSMachine came without a readable launch record (restored or moved)"
-            }
-            Some(LaunchRecord::Planned) => {
-                "the launch record says that EC2 was never asked, and the AWSMachine or its Machine shows otherwise"
-            }
-            Some(_) => "EC2 was asked for an instance and has not answered, and no instance shows yet",
-        };
-        let is_deleted = self.machine.metadata.deletion_timestamp.is_some();
-        let follows = match self.status.launch {
-            _ if is_deleted => "its instance is looked for before the AWSMachine is released",
-            None | Some(LaunchRecord::Planned | LaunchRecord::Unreadable(_)) => {
-                "its instance is looked for before one is launched"
-            }
-            Some(_) => "it is looked up, and the call is not repeated",
-        };
-        format!("{known}: {follows}")
-    }
-
     pub(super) fn uid(&self) -> &str {
         self.machine.metadata.uid.as_deref().unwrap_or_default()
     }

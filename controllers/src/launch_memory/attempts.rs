@@ -51,7 +51,7 @@ impl Attempts {
     }
 
     /// The memory of the attempt with this token.
-    pub(crate) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
+    pub(super) fn get(&self, uid: &str, token: &str) -> RememberedAttempt {
         let by_uid = self.by_uid.lock();
         let same = by_uid.get(uid).filter(|attempt| attempt.client_token == token);
         same.cloned().unwrap_or_else(|| RememberedAttempt::unknown(token))
@@ -93,8 +93,9 @@ impl Attempts {
     }
 
     /// Begins the call of the attempt, which counts as unanswered from here on, because the pass may be cancelled while
-    /// the call is under way. Returns the progress before the call. `None` if the API server has not confirmed the
-    /// record recently: another process may have taken over since, and have decided that nothing was created.
+    /// the call is under way. Returns the progress before the call. `None` if the last confirmation of the
+    /// record is too old, for example because the process was suspended: another process may have taken over since then,
+    /// and have decided that nothing was created.
     pub(crate) fn begin_call(&self, uid: &str, token: &str, now: Moment, timing: &Timing) -> Option<Progress> {
         let before = self.get(uid, token);
         if !is_fresh(before.confirmed_at, now, timing) {
@@ -120,7 +121,7 @@ impl Attempts {
     }
 
     /// Records the progress of the attempt before its call or after the call has failed.
-    pub(super) fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
+    fn called(&self, uid: &str, token: &str, progress: Progress, at: Duration) {
         self.change(uid, token, |attempt| {
             attempt.progress = progress;
             attempt.absence = Some(AbsenceProof { since: at, first_empty: None });

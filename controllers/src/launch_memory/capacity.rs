@@ -25,11 +25,11 @@ const ALLOCATED: &str = "allocated";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pool {
     /// Namespace of the Cluster.
-    pub(crate) namespace: String,
+    namespace: String,
     /// Its name.
-    pub(crate) cluster: String,
+    cluster: String,
     /// The instance type.
-    pub(crate) instance_type: String,
+    instance_type: String,
     /// The market. Spot capacity may be available where on-demand capacity is not, and the other way round.
     market: String,
     /// The reservation, Dedicated Host and placement group that the capacity is taken from.
@@ -137,7 +137,7 @@ impl Shortages {
 
     /// The capacity of the subnets in which this machine's pool lacked some recently. A location that the machine
     /// itself retries counts as one without a shortage: the machine stays there until EC2 answers.
-    pub(crate) fn capacity(
+    pub(super) fn capacity(
         &self,
         uid: &str,
         pool: &Pool,
@@ -177,7 +177,7 @@ impl Shortages {
     }
 
     /// Records that a machine tries this subnet. If the subnet lacked capacity, the other machines wait for the result.
-    pub(crate) fn tried(&self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
+    pub(super) fn tried(&self, uid: &str, pool: &Pool, subnet: &NetworkSubnet, now: Duration) {
         let mut by_pool = self.0.lock();
         forget_old(&mut by_pool, now);
         let locations = by_pool.get_mut(pool).into_iter().flatten();

@@ -13,17 +13,17 @@ pub(crate) enum Progress {
     Unknown,
     /// This process wrote the record, and no call had an effect so far.
     Recorded,
-    /// A call of this process or of an earlier one is unanswered, and may have launched an instance.
+    /// A call of this process or of an earlier one is unanswered, and may have created something.
     Unanswered,
-    /// AWS has refused the attempt by code, and no earlier call is unanswered: nothing was launched.
+    /// AWS has refused the attempt by code, and no earlier call is unanswered: nothing was created.
     Refused,
-    /// AWS has refused a call, but an earlier call may have launched an instance: the refusal proves nothing.
+    /// AWS has refused a call, but an earlier call may have created something: the refusal proves nothing.
     Unclear,
 }
 
 impl Progress {
     /// The progress after the failure of a call.
-    pub(crate) fn after(self, failure: ErrorClass) -> Self {
+    pub(super) fn after(self, failure: ErrorClass) -> Self {
         match failure {
             _ if failure.is_refusal() && matches!(self, Self::Recorded | Self::Refused) => Self::Refused,
             ErrorClass::Throttled => self,
@@ -32,14 +32,14 @@ impl Progress {
         }
     }
 
-    /// Whether this process knows that the attempt has launched nothing. This knowledge is valid while the record is
+    /// Whether this process knows that the attempt has created nothing. This knowledge is valid while the record is
     /// unchanged, because another process claims the record before it makes a call.
     pub(crate) fn is_proof_of_absence(self) -> bool {
         matches!(self, Self::Recorded | Self::Refused)
     }
 }
 
-/// The running proof, by lookups without a result, that an attempt has launched nothing. Times are counted from the
+/// The running proof, by lookups without a result, that an attempt has created nothing. Times are counted from the
 /// start of the process, because the wall clock may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AbsenceProof {
@@ -50,8 +50,8 @@ pub(crate) struct AbsenceProof {
 }
 
 impl AbsenceProof {
-    /// The time until a further lookup without a result proves that the attempt launched nothing. The proof needs two
-    /// lookups some time apart, and the second one at an age at which a lookup shows every instance.
+    /// The time until a further lookup without a result proves that the attempt created nothing. The proof needs two
+    /// lookups some time apart, and the second one at an age at which a lookup shows everything that was created.
     pub(crate) fn remaining(&self, now: Duration, timing: &Timing) -> Duration {
         let quiet = (self.since + timing.launch_lookup_age).saturating_sub(now);
         let second_look = self.first_empty.unwrap_or(now) + timing.lookup_spacing;
@@ -62,4 +62,19 @@ impl AbsenceProof {
 /// Whether the last confirmation of the record is recent enough for a call.
 pub(crate) fn is_fresh(confirmed_at: Option<Moment>, now: Moment, timing: &Timing) -> bool {
     confirmed_at.is_some_and(|at| now.at_most_since(at) <= timing.confirmation_age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_proof_only_if_every_call_was_answered() {
+        let refusal = ErrorClass::InsufficientCapacity;
+        assert_eq!(Progress::Recorded.after(refusal), Progress::Refused);
+        assert_eq!(Progress::Recorded.after(ErrorClass::Throttled).after(refusal), Progress::Refused);
+        assert_eq!(Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal), Progress::Unclear);
+        assert_eq!(Progress::Unanswered.after(refusal), Progress::Unclear);
+        assert_eq!(Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch), Progress::Unclear);
+    }
 }

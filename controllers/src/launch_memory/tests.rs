@@ -1,7 +1,7 @@
 use capa_api::common::MachineRole;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::network::MachineNetwork;
-use capa_cloud::Timing;
+use capa_cloud::{ErrorClass, Timing};
 use capa_network::{PlacementRequest, Problem};
 use jiff::Timestamp;
 
@@ -156,7 +156,7 @@ fn a_refusal_ends_with_the_launch_or_the_machine() {
 fn the_memory_of_an_attempt_ends_with_another_token() {
     let memory = LaunchMemory::new("one");
     let now = Moment { time: Timestamp::UNIX_EPOCH, uptime: Duration::ZERO };
-    memory.launches().called("m", "m-1", Progress::Unclear, now.uptime);
+    memory.launches().call_failed("m", "m-1", Progress::Unanswered, ErrorClass::NotFound, now.uptime);
     memory.launches().found_nothing("m", "m-1", now.uptime);
     memory.launches().recorded("m", "m-2", "111122223333", now);
     let next = memory.launches().get("m", "m-2");
@@ -165,11 +165,27 @@ fn the_memory_of_an_attempt_ends_with_another_token() {
 }
 
 #[test]
+fn a_call_begins_only_after_a_recent_confirmation() {
+    let memory = LaunchMemory::new("one");
+    let (launches, timing) = (memory.launches(), Timing::default());
+    let at = |uptime| Moment { time: Timestamp::UNIX_EPOCH, uptime };
+    launches.recorded("m", "m-1", "111122223333", at(Duration::ZERO));
+    let late = timing.confirmation_age + Duration::from_secs(1);
+    assert_eq!(launches.begin_call("m", "m-1", at(late), &timing), None);
+    assert_eq!(launches.get("m", "m-1").progress, Progress::Recorded, "nothing was called");
+    launches.confirmed("m", "m-1", at(late));
+    assert_eq!(launches.begin_call("m", "m-1", at(late), &timing), Some(Progress::Recorded));
+    assert_eq!(launches.get("m", "m-1").progress, Progress::Unanswered, "until the answer");
+    let after = launches.call_failed("m", "m-1", Progress::Recorded, ErrorClass::Throttled, late);
+    assert_eq!((after, launches.get("m", "m-1").progress), (Progress::Recorded, Progress::Recorded));
+}
+
+#[test]
 fn a_call_begins_the_proof_of_absence_anew() {
     let memory = LaunchMemory::new("one");
     let later = Duration::from_secs(100);
     memory.launches().found_nothing("m", "m-1", Duration::ZERO);
-    memory.launches().called("m", "m-1", Progress::Unanswered, later);
+    memory.launches().call_failed("m", "m-1", Progress::Recorded, ErrorClass::NoAnswer, later);
     let proof = memory.launches().get("m", "m-1").absence.unwrap();
     assert_eq!((proof.since, proof.first_empty), (later, None));
 }

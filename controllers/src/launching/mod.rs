@@ -1,7 +1,7 @@
 //! Launching an instance from a machine spec: the inputs of the call, and the meaning of a refusal. No file here knows
-//! the reconcilers of AWSMachines and AWSMachineTemplates, which use it.
+//! the reconcilers of AWSMachines and AWSMachineTemplates, which both use this module.
 //!
-//! `network.rs` reads from Kubernetes, `references.rs` and `launch_image.rs` read from AWS; all other files are pure.
+//! `network.rs` reads from Kubernetes, `references.rs` and `image_lookup.rs` read from AWS; all other files are pure.
 
 pub mod boot_hook;
 pub(crate) mod bootstrap;
@@ -12,8 +12,8 @@ pub(crate) mod eks_image;
 pub(crate) mod forms;
 mod ignition;
 pub(crate) mod image;
+pub(crate) mod image_lookup;
 pub(crate) mod kept;
-pub(crate) mod launch_image;
 pub(crate) mod lost;
 pub(crate) mod network;
 pub(crate) mod network_sources;

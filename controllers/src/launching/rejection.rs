@@ -1,5 +1,5 @@
 //! A launch that EC2 refuses, in the terms of the user: the field with its value, the region, the source of the value,
-//! and the remedy. Pure.
+//! and the remedy; and whether the refusal concerns every launch of its kind. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,25 +33,6 @@ pub(crate) struct RefusedLaunch<'a> {
     pub(crate) zone: Option<&'a str>,
     pub(crate) identity: &'a IdentityReference,
     pub(crate) error: &'a CloudError,
-}
-
-/// Whether EC2 refuses all launches of a kind with this error. Errors about a subnet, a tag or user data concern one
-/// machine, and so may errors about a permission.
-pub(crate) fn concerns_kind(error: &CloudError) -> bool {
-    let Some(Subject::Parameter { parameter, fault, .. }) = error.subject.as_deref() else {
-        return false;
-    };
-    let is_common = match parameter {
-        Parameter::Image
-        | Parameter::InstanceType
-        | Parameter::KeyPair
-        | Parameter::InstanceProfile
-        | Parameter::SecurityGroup
-        | Parameter::Volume => true,
-        Parameter::Subnet | Parameter::Tags => false,
-    };
-    let depends_on_subnet = matches!(fault, Fault::OtherVpc | Fault::NotOffered | Fault::Full);
-    error.class.is_permanent() && is_common && !depends_on_subnet
 }
 
 /// What EC2 refuses.
@@ -216,6 +197,25 @@ impl<'a> RefusedLaunch<'a> {
             (Fault::Refused, _) => write!(formatter, " is refused in {region} of account {account}"),
         }
     }
+}
+
+/// Whether EC2 refuses all launches of a kind with this error. Errors about a subnet, a tag or user data concern one
+/// machine, and so may errors about a permission.
+pub(crate) fn concerns_kind(error: &CloudError) -> bool {
+    let Some(Subject::Parameter { parameter, fault, .. }) = error.subject.as_deref() else {
+        return false;
+    };
+    let is_common = match parameter {
+        Parameter::Image
+        | Parameter::InstanceType
+        | Parameter::KeyPair
+        | Parameter::InstanceProfile
+        | Parameter::SecurityGroup
+        | Parameter::Volume => true,
+        Parameter::Subnet | Parameter::Tags => false,
+    };
+    let depends_on_subnet = matches!(fault, Fault::OtherVpc | Fault::NotOffered | Fault::Full);
+    error.class.is_permanent() && is_common && !depends_on_subnet
 }
 
 /// The path of a field of the network in its source. For an AWSCluster, it is the field of the spec that a user writes,

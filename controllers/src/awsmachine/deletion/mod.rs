@@ -9,10 +9,9 @@ use capa_api::machine::AWSMachine;
 use capa_api::meta;
 use capa_runtime::reconcile::{EventDraft, Next, Outcome};
 
-use self::plan::{DeletionStep, Known, plan_deletion};
+use self::plan::{DeletionCall, DeletionStep, Known, plan_deletion};
 use self::search::InstanceToEnd;
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::plan::DeletionCall;
 use crate::awsmachine::inputs::location::InstanceLocation;
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::ownership::Ids;
@@ -139,7 +138,7 @@ async fn terminate(
         Err(error) => {
             let message = identity::described(&error, &location.identity_ref);
             let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
-            Err(context.record_refusal(scope, blocked))
+            Err(context.remember_refusal(scope, blocked))
         }
     }
 }

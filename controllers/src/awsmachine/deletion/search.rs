@@ -9,12 +9,12 @@ use capa_api::meta;
 use capa_cloud::{CloudError, ErrorClass, Instance, Observation};
 use capa_runtime::reconcile::Next;
 
-use super::plan::{NeverLaunchedEvidence, abandonment_described};
+use super::plan::{DeletionCall, NeverLaunchedEvidence, abandonment_described};
 use crate::awsmachine::context::MachineContext;
-use crate::awsmachine::deletion::plan::DeletionCall;
 use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::instance::{adopt, observation};
+use crate::awsmachine::launch::protocol;
 use crate::awsmachine::ownership::{
     AdoptAnnotation, MachineTags, NotOurs, Ownership, Proof as Proved, launched_by, search_token,
 };
@@ -273,7 +273,7 @@ async fn find_by_tags(
         Err(error) if proof == Proof::Whole && error.retry_after.is_none() && error.class != ErrorClass::Throttled => {
             return Ok((vec![], foreign.into_iter().collect()));
         }
-        Err(error) => return Err(deletion_blocked(scope, observation::lookup_failed(&error), context).into()),
+        Err(error) => return Err(deletion_blocked(scope, observation::blocked_by_lookup(&error), context).into()),
     };
     context.memory.lookup_succeeded(scope.uid());
     let (ended, found): (Vec<_>, Vec<_>) =
@@ -324,11 +324,11 @@ async fn look_up(
     location: &InstanceLocation,
 ) -> Result<Vec<Instance>, CloudError> {
     let cloud = location.cloud.as_ref();
-    let mut found = observation::find(cloud, tags, token).await?;
+    let mut found = observation::look_up(cloud, tags, token).await?;
     if let Some(id) = annotated(scope)
         && found.iter().all(|instance| instance.id != id)
     {
-        found.extend(observation::by_id(cloud, id).await?);
+        found.extend(observation::look_up_id(cloud, id).await?);
     }
     Ok(found)
 }
@@ -344,7 +344,13 @@ fn annotated(scope: &MachineScope) -> Option<&str> {
 /// A launch may have succeeded although AWS shows no instance. The AWSMachine is released once its absence is proven.
 fn await_absence(scope: &MachineScope, open_token: Option<String>, context: &MachineContext) -> Result<(), Blocked> {
     let token = open_token.unwrap_or_else(|| search_token(&scope.machine));
-    context.await_absence(context.memory.launches(), scope, (&token, scope.holder()), scope.unconfirmed_launch())
+    context.await_absence(
+        context.memory.launches(),
+        scope,
+        &token,
+        scope.holder(),
+        protocol::unconfirmed(scope.status.launch.as_ref(), true),
+    )
 }
 
 /// The annotation `adopt-instance`, which the provider sets while an instance starts, may name an instance of an

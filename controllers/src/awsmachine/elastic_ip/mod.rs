@@ -62,7 +62,7 @@ pub(super) async fn ensure_associated(
     match association.drive(scope).await {
         Ok(()) => scope.set_condition(READY.is_true(Reason::Ready)),
         Err(FlowError::Blocked(blocked)) => {
-            let blocked = context.record_refusal(scope, blocked);
+            let blocked = context.remember_refusal(scope, blocked);
             scope.set_condition(blocked.condition);
             scope.next = earlier(scope.next, blocked.next);
         }

@@ -63,7 +63,7 @@ pub(in crate::awsmachine) async fn release_all(
     let location = location.map_err(|error| ADDRESS.awaits_location(scope, error))?;
     context.await_change(scope, location.fingerprint(&DeletionCall::ReleaseAddresses, &()))?;
     let released = release_found(scope, record.as_deref(), &owners, &location, context).await;
-    released.map_err(|blocked| context.record_refusal(scope, blocked))?;
+    released.map_err(|blocked| context.remember_refusal(scope, blocked))?;
     scope.status.elastic_ip = None;
     Ok(())
 }
@@ -186,5 +186,5 @@ fn await_absence(scope: &MachineScope, record: &ElasticIp, context: &MachineCont
     }
     let message = "EC2 may have allocated an Elastic IP, and none shows yet: it is looked for before the AWSMachine is \
                    released";
-    context.await_absence(context.memory.elastic_ips(), scope, (&token(scope), record.holder.as_deref()), message)
+    context.await_absence(context.memory.elastic_ips(), scope, &token(scope), record.holder.as_deref(), message)
 }

@@ -14,11 +14,11 @@ use capa_cloud::{CloudError, ErrorClass, Host, HostPlacement, HostRequest, Insta
 use capa_runtime::reconcile::{EventDraft, Next};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use self::plan::{HostStep, KnownCall, host_query, hosts_of, hosts_since, plan_host};
+use self::plan::{HostStep, KnownCall, host_query, host_token, hosts_of, hosts_since, plan_host};
 use self::release::{is_gone, may_be_hidden};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs::location::InstanceLocation;
-use crate::awsmachine::ownership::{host_token, uid_in};
+use crate::awsmachine::ownership::uid_in;
 use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::write;
 use crate::blocked::Blocked;

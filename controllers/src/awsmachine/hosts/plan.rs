@@ -7,7 +7,7 @@ use capa_api::machine::{DedicatedHost, HostPhase, LaunchRecord};
 use capa_api::meta;
 use capa_cloud::{Host, Query, Timing};
 
-use crate::awsmachine::ownership::{host_number, number_in, uid_in};
+use crate::awsmachine::ownership::uid_in;
 use crate::awsmachine::scope::MachineScope;
 use crate::launch_memory::progress::{AbsenceProof, Progress};
 use crate::time::{Moment, age};
@@ -127,6 +127,25 @@ pub(super) fn hosts_since(scope: &MachineScope, earlier_uid: Option<&str>, found
 /// machine whose status was lost are not known.
 pub(super) fn host_query() -> Query {
     Query::filter("tag-key", [meta::MACHINE_NAME_TAG])
+}
+
+/// Between the UID and the number in the client token of a host.
+const HOST: &str = "-host-";
+
+/// The client token of the allocation of a host.
+pub(super) fn host_token(uid: &str, number: NonZeroU32) -> String {
+    format!("{uid}{HOST}{number}")
+}
+
+/// The number of the allocation with this client token, if an AWSMachine with that UID has made it.
+pub(super) fn host_number(token: &str, uid: &str) -> Option<u32> {
+    let number = token.strip_prefix(uid)?.strip_prefix(HOST)?;
+    number.parse().ok().filter(|_| !uid.is_empty())
+}
+
+/// The number in the client token of a host.
+pub(super) fn number_in(token: &str) -> Option<u32> {
+    token.rsplit_once(HOST)?.1.parse().ok()
 }
 
 #[cfg(test)]

@@ -88,7 +88,9 @@ async fn release(
             Ok(())
         }
         Err(error) if is_gone(scope, &error, context) => Ok(()),
-        Err(error) => Err(context.record_refusal(scope, HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error))),
+        Err(error) => {
+            Err(context.remember_refusal(scope, HOST.is_kept(scope, &format!("Dedicated Host {id}"), &error)))
+        }
     }
 }
 
@@ -117,5 +119,5 @@ fn await_absence(
     let holder = open.and_then(|record| record.holder.as_deref());
     let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for before \
                    the AWSMachine is released";
-    context.await_absence(context.memory.hosts(), scope, (token, holder), message)
+    context.await_absence(context.memory.hosts(), scope, token, holder, message)
 }

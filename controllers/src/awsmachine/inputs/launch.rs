@@ -21,7 +21,7 @@ use crate::blocked::Blocked;
 use crate::call_fingerprint::CallFingerprint;
 use crate::launch_memory::LaunchKind;
 use crate::launching::bootstrap::{BootstrapData, Format};
-use crate::launching::launch_image::{self, ImageRequest, LaunchImage};
+use crate::launching::image_lookup::{self, ImageRequest, LaunchImage};
 use crate::launching::references::{self, CapacityZone, OwnInterfaces, ResolvedReferences};
 use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, build_request};
@@ -58,7 +58,7 @@ pub(in crate::awsmachine) async fn resolve(
     cluster: &Cluster,
     context: &MachineContext,
 ) -> Result<LaunchInputs, FlowError> {
-    let (bootstrap_data, bootstrap_format) = bootstrap_data(scope, owner, cluster, context).await?;
+    let (bootstrap_data, bootstrap_format) = data_once_provisioned(scope, owner, cluster, context).await?;
     scope.set_condition(ConditionType::BootstrapDataReady.is_true(Reason::Ready));
     let spec = &scope.machine.spec;
     if let Some(mut update) = validation::validate(spec) {
@@ -86,7 +86,7 @@ pub(in crate::awsmachine) async fn resolve(
         version: owner.spec.version.as_deref(),
         recorded: scope.open_request().and_then(|recorded| recorded.image_id.as_deref()),
     };
-    let image = launch_image::resolve(&wanted, location.cloud.as_ref()).await?;
+    let image = image_lookup::resolve(&wanted, location.cloud.as_ref()).await?;
     if image.is_of_windows && needs_hook {
         return Err(no_hook(&image.id).into());
     }
@@ -141,7 +141,7 @@ fn spec_and_network(scope: &MachineScope, merged: &Merged) -> (Vec<u8>, Vec<u8>)
 }
 
 /// Bootstrap data and its format, once the cluster's infrastructure is provisioned.
-async fn bootstrap_data(
+async fn data_once_provisioned(
     scope: &MachineScope,
     owner: &Machine,
     cluster: &Cluster,

@@ -42,7 +42,7 @@ pub(in crate::awsmachine) struct InstanceLocation {
     /// The AWS session of the identity in the region.
     pub(in crate::awsmachine) cloud: Arc<dyn MachineCloud>,
     /// The key of the credentials. A changed identity or a changed Secret has another key.
-    pub(in crate::awsmachine) identity_key: String,
+    identity_key: String,
 }
 
 impl InstanceLocation {

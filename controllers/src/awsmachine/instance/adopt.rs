@@ -154,8 +154,8 @@ async fn newer_attempt(
         return Ok(None);
     };
     let tags = scope.tags(&location.cluster_tag);
-    let found = observation::find(location.cloud.as_ref(), &tags, None).await;
-    let found = found.map_err(|error| observation::lookup_failed(&error))?;
+    let found = observation::look_up(location.cloud.as_ref(), &tags, None).await;
+    let found = found.map_err(|error| observation::blocked_by_lookup(&error))?;
     let later = found.into_iter().filter(|instance| {
         let ownership = inputs::ownership(scope, instance, &location.cluster_tag, context);
         !instance.state.has_ended() && matches!(ownership, Ownership::Ours(_))

@@ -1,4 +1,5 @@
-//! What AWS shows of the instances of a machine: by a lookup now, and by the listings of the informer.
+//! What is known of the instances of a machine: the lookups, which the instance informer does not make; how old the
+//! knowledge is, when an absence counts, and what follows the end of an instance that never ran.
 
 use std::time::Duration;
 
@@ -162,7 +163,7 @@ pub(in crate::awsmachine) const LOOKS_UP: &str =
 
 /// All instances with these tags, and all instances that were launched with this token, whatever their tags. The
 /// instances of the answer are compared again, because filters may be patterns.
-pub(in crate::awsmachine) async fn find(
+pub(in crate::awsmachine) async fn look_up(
     cloud: &dyn InstanceLookups,
     tags: &MachineTags<'_>,
     client_token: Option<&str>,
@@ -184,24 +185,24 @@ pub(in crate::awsmachine) async fn find(
 }
 
 /// All instances with these tags, by a lookup that other machines share. Its answer wakes the machine.
-pub(in crate::awsmachine) async fn find_with_others(
+pub(in crate::awsmachine) async fn look_up_with_others(
     cloud: &dyn InstanceLookups,
     machine: &MachineKey,
     tags: &MachineTags<'_>,
     wanted: &InstanceLookup,
     timing: &Timing,
 ) -> Result<Vec<Instance>, FlowError> {
-    match cloud.look_up(machine, wanted).map_err(|error| lookup_failed(&error))? {
+    match cloud.look_up(machine, wanted).map_err(|error| blocked_by_lookup(&error))? {
         LookupAnswer::Found(mut found) => {
             found.retain(|instance| tags.are_on(instance));
             Ok(found)
         }
-        LookupAnswer::Expired => Ok(find(cloud, tags, None).await.map_err(|error| lookup_failed(&error))?),
+        LookupAnswer::Expired => Ok(look_up(cloud, tags, None).await.map_err(|error| blocked_by_lookup(&error))?),
         // The answer comes earlier than this, unless the session of the machine has changed meanwhile.
         LookupAnswer::Pending(None) => Err(FlowError::Waits(LOOKS_UP, Next::Deferred(timing.transition_interval))),
         LookupAnswer::Pending(Some(error)) => {
             // The lookup is repeated for all machines that wait for it.
-            let condition = lookup_failed(&error).condition;
+            let condition = blocked_by_lookup(&error).condition;
             Err(Blocked::new(condition, Next::Deferred(timing.listing_interval)).into())
         }
     }
@@ -209,7 +210,7 @@ pub(in crate::awsmachine) async fn find_with_others(
 
 /// The instance with this id. The text must have the form of an instance id, because a pattern would match other
 /// instances.
-pub(in crate::awsmachine) async fn by_id(
+pub(in crate::awsmachine) async fn look_up_id(
     cloud: &dyn InstanceLookups,
     id: &str,
 ) -> Result<Option<Instance>, CloudError> {
@@ -218,7 +219,7 @@ pub(in crate::awsmachine) async fn by_id(
 }
 
 /// The instance that a call with this client token has launched.
-pub(in crate::awsmachine) async fn by_token(
+pub(in crate::awsmachine) async fn look_up_token(
     cloud: &dyn InstanceLookups,
     token: &str,
 ) -> Result<Option<Instance>, CloudError> {
@@ -236,7 +237,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// The block of a launch or a deletion by a failed lookup.
-pub(in crate::awsmachine) fn lookup_failed(error: &CloudError) -> Blocked {
+pub(in crate::awsmachine) fn blocked_by_lookup(error: &CloudError) -> Blocked {
     let message = format!("whether an instance of this machine exists could not be looked up: {error}");
     Blocked::by_call(ConditionType::InstanceReady, message, error)
 }

@@ -137,8 +137,8 @@ fn recorded(request: &LaunchRequest, requested_at: Timestamp) -> RecordedRequest
     }
 }
 
-/// Makes the recorded call. The memory has its answer at once, because the answer cannot be stored if the AWSMachine has
-/// changed meanwhile.
+/// Makes the recorded call. The answer is remembered at once, because it cannot be stored if the AWSMachine has changed
+/// meanwhile.
 async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Result<(), FlowError> {
     let LaunchDecision { inputs, request, .. } = decision;
     let (uid, token) = (scope.uid().to_owned(), &request.client_token);
@@ -307,7 +307,7 @@ fn failed_turn(
     } else if progress == Progress::Refused && rejection::concerns_kind(error) {
         let condition = blocked.condition.clone();
         context.memory.kinds().refused(kind, condition.clone(), now, &context.timing);
-        return context.refused_kind(scope, kind, condition);
+        return context.remember_refused_kind(scope, kind, condition);
     } else {
         context.memory.kinds().undecided(kind, scope.uid());
     }

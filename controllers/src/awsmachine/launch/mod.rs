@@ -1,9 +1,9 @@
-//! The launch flow: from a new AWSMachine to a recorded instance id. This file decides about the step of the protocol,
-//! the place of another attempt, and the call; `search` looks for an instance before it, and `execute` makes the call.
+//! The launch flow: from a new AWSMachine to a recorded instance id. This file chooses the step of the protocol, the
+//! place of another attempt, and the call; `search` looks for an instance before the call, and `execute` makes it.
 
-pub(super) mod execute;
+mod execute;
 pub(super) mod protocol;
-pub(super) mod search;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -74,18 +74,14 @@ pub(super) async fn launch(
 }
 
 /// A launch that is decided: what to do, and the call.
-pub(in crate::awsmachine) struct LaunchDecision {
-    pub(in crate::awsmachine) inputs: LaunchInputs,
-    pub(in crate::awsmachine) plan: LaunchPlan,
-    pub(in crate::awsmachine) request: LaunchRequest,
+struct LaunchDecision {
+    inputs: LaunchInputs,
+    plan: LaunchPlan,
+    request: LaunchRequest,
 }
 
 /// Decides what to do, and chooses a place for another attempt.
-pub(in crate::awsmachine) fn decide(
-    scope: &mut MachineScope,
-    inputs: LaunchInputs,
-    context: &MachineContext,
-) -> Result<LaunchDecision, Blocked> {
+fn decide(scope: &mut MachineScope, inputs: LaunchInputs, context: &MachineContext) -> Result<LaunchDecision, Blocked> {
     let recorded = scope.status.launch.as_ref().and_then(LaunchRecord::request);
     let repeated = recorded.map(|recorded| {
         let placement = Placement {
@@ -138,7 +134,7 @@ fn known_of_attempt(
 /// Number of the first attempt of an AWSMachine without a readable record. Its status may have been lost, and a token
 /// that was used before must not be used again in another zone. The number is the age of the AWSMachine in seconds:
 /// attempts are more than a second apart, so no earlier attempt has reached it.
-pub(in crate::awsmachine) fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
+fn first_number(scope: &MachineScope, context: &MachineContext) -> NonZeroU32 {
     let created = scope.machine.metadata.creation_timestamp.as_ref();
     let age = created.map_or(Duration::ZERO, |created| age(created.0, context.kubernetes.now()));
     // The schema has room for 31 bits.
@@ -205,7 +201,7 @@ fn network_of_host<'a>(scope: &MachineScope, network: &'a MachineNetwork) -> Cow
 }
 
 /// The machines that share shortages of capacity.
-pub(in crate::awsmachine) fn pool(scope: &MachineScope, inputs: &LaunchInputs) -> Pool {
+fn pool(scope: &MachineScope, inputs: &LaunchInputs) -> Pool {
     Pool::new(scope.namespace(), &inputs.location.cluster_name, &scope.machine.spec)
 }
 
@@ -242,11 +238,7 @@ fn without_capacity(scope: &MachineScope, problem: &Problem, refusals: &BTreeMap
 
 impl LaunchDecision {
     /// The launch by the call of this decision, which EC2 has refused with this error.
-    pub(in crate::awsmachine) fn refused<'a>(
-        &'a self,
-        machine: &'a AWSMachine,
-        error: &'a CloudError,
-    ) -> RefusedLaunch<'a> {
+    fn refused<'a>(&'a self, machine: &'a AWSMachine, error: &'a CloudError) -> RefusedLaunch<'a> {
         let Self { inputs, request, .. } = self;
         RefusedLaunch {
             machine,

@@ -129,6 +129,28 @@ fn next_number(record: Option<&LaunchRecord>, first: NonZeroU32) -> NonZeroU32 {
     }
 }
 
+/// The message about a launch that may have succeeded and whose instance AWS does not show.
+pub(in crate::awsmachine) fn unconfirmed(record: Option<&LaunchRecord>, is_deleted: bool) -> String {
+    let known = match record {
+        // The AWSMachine arrived with this provider's finalizer.
+        None | Some(LaunchRecord::Unreadable(_)) => {
+            "the AWSMachine came without a readable launch record (restored or moved)"
+        }
+        Some(LaunchRecord::Planned) => {
+            "the launch record says that EC2 was never asked, and the AWSMachine or its Machine shows otherwise"
+        }
+        Some(_) => "EC2 was asked for an instance and has not answered, and no instance shows yet",
+    };
+    let follows = match record {
+        _ if is_deleted => "its instance is looked for before the AWSMachine is released",
+        None | Some(LaunchRecord::Planned | LaunchRecord::Unreadable(_)) => {
+            "its instance is looked for before one is launched"
+        }
+        Some(_) => "it is looked up, and the call is not repeated",
+    };
+    format!("{known}: {follows}")
+}
+
 /// An event that changes a launch record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::awsmachine) enum LaunchEvent {

@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::LaunchRecord;
+use capa_api::meta;
 use capa_cloud::lookups::InstanceLookup;
 use capa_cloud::{CloudError, Instance};
 use capa_runtime::reconcile::Next;
 
-use super::protocol::{LaunchStep, LookUp};
+use super::protocol::{self, LaunchStep, LookUp};
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs;
 use crate::awsmachine::inputs::location::{self, InstanceLocation};
 use crate::awsmachine::instance::observation;
 use crate::awsmachine::launch::LaunchDecision;
-use crate::awsmachine::ownership::{self, AdoptAnnotation, Adoption, adopt, search_token};
+use crate::awsmachine::ownership::{AdoptAnnotation, Adoption, Ids, MachineTags, Ownership, adopt, search_token};
 use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::awsmachine::targets::access::{self, TargetGate};
 use crate::blocked::{Blocked, earlier};
+use crate::invalid_value::shortened;
 use crate::launch_memory::Permission;
 use crate::launch_memory::progress::Progress;
 use crate::retry;
@@ -60,7 +62,7 @@ pub(super) async fn find_before(
         }
     }
     if let Some(condition) = refused {
-        return Err(context.refused_kind(scope, inputs.kind, condition).into());
+        return Err(context.remember_refused_kind(scope, inputs.kind, condition).into());
     }
     if let Some(hold) = hold {
         context.memory.kinds().undecided(inputs.kind, scope.uid());
@@ -114,15 +116,15 @@ async fn look_up(
     let LaunchDecision { inputs, plan, .. } = decision;
     let wish = AdoptAnnotation::of(&scope.machine);
     if let AdoptAnnotation::Unreadable(value) = wish {
-        return Err(ownership::conflict_of_unreadable(value).into());
+        return Err(conflict_of_unreadable(value).into());
     }
     let (cloud, cluster_tag) = (inputs.location.cloud.as_ref(), inputs.location.cluster_tag.as_str());
     let token = scope.open_token().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
-    let failed = |error: CloudError| observation::lookup_failed(&error);
+    let failed = |error: CloudError| observation::blocked_by_lookup(&error);
     let tags = scope.tags(cluster_tag);
     let found = match shared {
-        Some(wanted) => observation::find_with_others(cloud, &scope.key(), &tags, wanted, &context.timing).await?,
-        None => observation::find(cloud, &tags, token).await.map_err(failed)?,
+        Some(wanted) => observation::look_up_with_others(cloud, &scope.key(), &tags, wanted, &context.timing).await?,
+        None => observation::look_up(cloud, &tags, token).await.map_err(failed)?,
     };
     let judged: Vec<_> = found
         .into_iter()
@@ -133,25 +135,25 @@ async fn look_up(
         .collect();
     match (adopt(&judged, scope.open_request()), wish) {
         (Adoption::One(instance), _) => return Ok(Some(instance)),
-        (Adoption::Several(ids), _) => return Err(ownership::conflict_of_several(&ids).into()),
+        (Adoption::Several(ids), _) => return Err(conflict_of_several(&ids).into()),
         (
             Adoption::Foreign(ids),
             AdoptAnnotation::Absent | AdoptAnnotation::Instance(_) | AdoptAnnotation::Unreadable(_),
         ) => {
             note_empty_lookup(scope, decision, context);
-            return Err(ownership::conflict_of_foreign(&ids, ownership::refused_adoption(&judged, wish)).into());
+            return Err(conflict_of_foreign(&ids, refused_adoption(&judged, wish)).into());
         }
         (Adoption::Nothing, AdoptAnnotation::Instance(id)) => {
             // The instance in the annotation may have been adopted earlier, and be gone since.
-            let wanted = observation::by_id(cloud, id).await.map_err(failed)?;
+            let wanted = observation::look_up_id(cloud, id).await.map_err(failed)?;
             match wanted {
                 Some(instance) if !instance.state.has_ended() => {
-                    return Err(ownership::conflict_of_untagged(id, &scope.tags(cluster_tag)).into());
+                    return Err(conflict_of_untagged(id, &scope.tags(cluster_tag)).into());
                 }
                 None if may_live_elsewhere(scope) => {
                     note_empty_lookup(scope, decision, context);
                     let location = &inputs.location;
-                    return Err(ownership::conflict_of_unseen(id, &location.region, &location.account_id).into());
+                    return Err(conflict_of_unseen(id, &location.region, &location.account_id).into());
                 }
                 Some(_) | None => {}
             }
@@ -159,6 +161,78 @@ async fn look_up(
         (Adoption::Foreign(_), AdoptAnnotation::LaunchNew) | (Adoption::Nothing, _) => {}
     }
     Ok(None)
+}
+
+/// Several living instances belong to this machine.
+fn conflict_of_several(ids: &[String]) -> Blocked {
+    conflict(format!(
+        "several instances carry the tags of this machine: {}: terminate all but one; nothing is launched",
+        Ids(ids)
+    ))
+}
+
+/// Living instances have the tags of this machine, but none is proven to belong to it. `refused` is the reason against
+/// the instance that the annotation names.
+fn conflict_of_foreign(ids: &[String], refused: Option<String>) -> Blocked {
+    let why = refused.unwrap_or_else(|| "nothing proves that they are its own".to_owned());
+    let first = ids.first().map_or("", String::as_str);
+    conflict(format!(
+        "instances {} carry the tags of this machine, and {why}: nothing is launched; annotation {annotation}: {first} \
+         adopts that one, {annotation}: {none} launches a new one",
+        Ids(ids),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The reason why the instance in the annotation is not adopted, if the lookup found this instance.
+fn refused_adoption(found: &[(Instance, Ownership)], wish: AdoptAnnotation<'_>) -> Option<String> {
+    let AdoptAnnotation::Instance(id) = wish else {
+        return None;
+    };
+    let (_, ownership) = found.iter().find(|(instance, _)| instance.id == id)?;
+    match ownership {
+        Ownership::Foreign(reason) => Some(format!("{id} is not adopted: {reason}")),
+        Ownership::Ours(_) => None,
+    }
+}
+
+/// The instance that the annotation names has other tags.
+fn conflict_of_untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
+    conflict(format!(
+        "annotation {annotation} names instance {id}, which does not carry the tags of this machine: nothing is \
+         launched; give it the tags {}, or say {annotation}: {none} to launch a new one",
+        tags.described(),
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
+fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Blocked {
+    conflict(format!(
+        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and whether it lives \
+         there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
+         gone, say {annotation}: {none} to launch a new one",
+        annotation = meta::ADOPT_INSTANCE_ANNOTATION,
+        none = meta::ADOPT_NO_INSTANCE,
+    ))
+}
+
+/// The value of the annotation is neither an instance id nor `none`.
+fn conflict_of_unreadable(value: &str) -> Blocked {
+    let shown = shortened(value);
+    conflict(format!(
+        "annotation {} is {shown:?}: nothing is launched until it is the id of an instance, or {}, or gone",
+        meta::ADOPT_INSTANCE_ANNOTATION,
+        meta::ADOPT_NO_INSTANCE
+    ))
+}
+
+fn conflict(message: String) -> Blocked {
+    let conflict = ConditionType::InstanceReady.is_false(Reason::Conflict, message);
+    // No event reports the termination of an instance that this machine does not follow.
+    Blocked::new(conflict, Next::Retry)
 }
 
 /// Looks for the instance of a call that may have launched one, while nothing can be launched because an input of the
@@ -187,7 +261,7 @@ pub(super) async fn find_open(
         Err(FlowError::Blocked(_)) => return Err(blocked.into()),
         Err(failed) => return Err(failed),
     };
-    match observation::by_token(location.cloud.as_ref(), &token).await {
+    match observation::look_up_token(location.cloud.as_ref(), &token).await {
         Ok(Some(instance)) => Ok((instance, location)),
         // The block of the launch is more informative.
         Ok(None) | Err(_) => Err(blocked.into()),
@@ -210,7 +284,7 @@ fn note_empty_lookup(scope: &MachineScope, decision: &LaunchDecision, context: &
 
 fn unconfirmed(scope: &MachineScope, decision: &LaunchDecision, context: &MachineContext) -> Blocked {
     note_empty_lookup(scope, decision, context);
-    let message = scope.unconfirmed_launch();
+    let message = protocol::unconfirmed(scope.status.launch.as_ref(), false);
     let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
     Blocked::new(unconfirmed, Next::Requeue(context.timing.absence_interval()))
 }
@@ -270,7 +344,7 @@ fn take_turn(
         Permission::Granted => Ok(()),
         Permission::Refused(condition, _) => {
             cloud.release_launch(&scope.key());
-            Err(context.refused_kind(scope, inputs.kind, *condition).into())
+            Err(context.remember_refused_kind(scope, inputs.kind, *condition).into())
         }
         Permission::Waits => {
             announce(Duration::ZERO);

@@ -1,18 +1,16 @@
-//! Table tests of the launch protocol and of adoption.
+//! Table tests of the launch protocol.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use capa_api::machine::{InstanceState, LaunchAttempt, LaunchRecord, RecordedRequest};
-use capa_cloud::{ErrorClass, Instance, Timing};
+use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
+use capa_cloud::Timing;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::awsmachine::launch::protocol::{Attempt, LaunchStep, LookUp, plan_launch};
-use crate::awsmachine::ownership::{Adoption, NotOurs, Ownership, Proof, adopt};
 use crate::launch_memory::progress::{AbsenceProof, Progress};
-use crate::testing::instance;
 use crate::time::Moment;
 
 fn number(number: u32) -> NonZeroU32 {
@@ -164,79 +162,4 @@ fn an_attempt_older_than_its_token_is_not_repeated() {
         plan_at(later, Some(&record(1)), &attempt(Progress::Unanswered)),
         (LookUp::ByTagsAndToken, LaunchStep::LookOnly)
     );
-}
-
-#[test]
-fn a_refusal_is_a_proof_only_if_every_call_was_answered() {
-    let refusal = ErrorClass::InsufficientCapacity;
-    assert_eq!(Progress::Recorded.after(refusal), Progress::Refused);
-    assert_eq!(Progress::Recorded.after(ErrorClass::Throttled).after(refusal), Progress::Refused);
-    assert_eq!(Progress::Recorded.after(ErrorClass::NoAnswer).after(refusal), Progress::Unclear);
-    assert_eq!(Progress::Unanswered.after(refusal), Progress::Unclear);
-    assert_eq!(Progress::Recorded.after(ErrorClass::IdempotentParameterMismatch), Progress::Unclear);
-}
-
-fn ours(instance: &Instance) -> (Instance, Ownership) {
-    (instance.clone(), Ownership::Ours(Proof::Launched))
-}
-
-fn foreign(instance: &Instance) -> (Instance, Ownership) {
-    (instance.clone(), Ownership::Foreign(NotOurs::Unnamed))
-}
-
-#[test]
-fn one_living_instance_is_adopted_and_several_are_a_conflict() {
-    let seen = |id, state| instance(id, state, "dev", "team-a/m");
-    let gone = seen("i-a", InstanceState::Terminated);
-    let stopped = seen("i-c", InstanceState::Stopped);
-    let running = seen("i-b", InstanceState::Running);
-    assert_eq!(adopt(&[ours(&gone)], Some(&recorded(1).request)), Adoption::Nothing);
-    assert_eq!(adopt(&[ours(&gone), ours(&stopped)], None), Adoption::One(Box::new(stopped.clone())));
-    assert_eq!(adopt(&[ours(&stopped), ours(&running)], None), Adoption::Several(vec!["i-b".into(), "i-c".into()]));
-}
-
-#[test]
-fn foreign_instances_are_never_adopted() {
-    let seen = |id, state| instance(id, state, "dev", "team-a/m");
-    let (own, theirs) = (seen("i-a", InstanceState::Running), seen("i-b", InstanceState::Running));
-    let ended = seen("i-c", InstanceState::ShuttingDown);
-    assert_eq!(
-        adopt(&[foreign(&theirs), foreign(&own), foreign(&ended)], None),
-        Adoption::Foreign(vec!["i-a".into(), "i-b".into()])
-    );
-    assert_eq!(adopt(&[foreign(&theirs), ours(&own)], None), Adoption::One(Box::new(own)));
-    assert_eq!(adopt(&[foreign(&ended)], None), Adoption::Nothing);
-}
-
-#[test]
-fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
-    let of_attempt =
-        |state| Instance { client_token: Some("uid-1".into()), ..instance("i-a", state, "dev", "team-a/m") };
-    for state in [InstanceState::Terminated, InstanceState::Running] {
-        let found = of_attempt(state);
-        let untagged = [(found.clone(), Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))];
-        assert_eq!(adopt(&untagged, Some(&recorded(1).request)), Adoption::One(Box::new(found)), "{state}");
-    }
-    let ended = of_attempt(InstanceState::Terminated);
-    assert_eq!(
-        adopt(&[foreign(&of_attempt(InstanceState::Running))], Some(&recorded(1).request)),
-        Adoption::Foreign(vec!["i-a".into()]),
-        "the ownership decides, and not the token alone"
-    );
-    assert_eq!(adopt(&[foreign(&ended)], Some(&recorded(1).request)), Adoption::Nothing);
-    assert_eq!(adopt(&[ours(&ended)], Some(&recorded(2).request)), Adoption::Nothing);
-    assert_eq!(adopt(&[ours(&ended)], None), Adoption::Nothing);
-}
-
-#[test]
-fn an_ended_instance_from_before_the_call_is_not_adopted() {
-    let launched = |before: u64| Instance {
-        client_token: Some("uid-1".into()),
-        launch_time: Some(recorded(1).request.requested_at.0 - Duration::from_secs(before)),
-        ..instance("i-a", InstanceState::Terminated, "dev", "team-a/m")
-    };
-    for (before, is_adopted) in [(0, true), (60, true), (61, false)] {
-        let found = adopt(&[ours(&launched(before))], Some(&recorded(1).request));
-        assert_eq!(found != Adoption::Nothing, is_adopted, "{before} s before the call");
-    }
 }

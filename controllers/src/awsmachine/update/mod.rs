@@ -366,7 +366,7 @@ async fn groups_now(
         let message = format!("the security groups of instance {} cannot be looked up: {error}", instance.id);
         Blocked::by_call(ConditionType::SecurityGroupsReady, message, error)
     };
-    let shown = observation::by_id(location.cloud.as_ref(), &instance.id).await;
+    let shown = observation::look_up_id(location.cloud.as_ref(), &instance.id).await;
     let shown = shown.map_err(|error| failed(&error))?;
     let interface = shown.as_ref().and_then(|shown| own_interface(scope, shown));
     interface.map(|interface| interface.security_group_ids.clone()).ok_or_else(|| {
