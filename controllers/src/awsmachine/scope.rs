@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use capa_api::common::MachineRole;
-use capa_api::conditions::{ConditionType, ConditionUpdate};
+use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord, RecordedRequest};
 use capa_api::meta;
@@ -86,6 +86,17 @@ impl MachineScope {
     /// Leaves a condition as it was before the pass.
     pub(super) fn leave_condition(&mut self, condition: ConditionType) {
         self.conditions.retain(|update| update.condition != condition);
+    }
+
+    /// Sets a condition that is absent until it is False for the first time. `problem` is why it is False.
+    pub(super) fn report_problem(&mut self, condition: ConditionType, problem: Option<(Reason, String)>) {
+        match problem {
+            Some((reason, message)) => self.set_condition(condition.is_false(reason, message)),
+            None if conditions::find(&self.status.conditions, condition).is_some() => {
+                self.set_condition(condition.is_true(Reason::Ready));
+            }
+            None => {}
+        }
     }
 
     /// Ends the pass with a condition and the time of the next pass.

@@ -54,7 +54,7 @@ pub(super) async fn observe(
     context: &MachineContext,
 ) -> Result<Observed, FlowError> {
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
-    observation::report_freshness(scope, location);
+    scope.report_problem(ConditionType::InstanceUpToDate, observation::overdue(location));
     let Some(id) = scope.machine.instance_id() else {
         return Ok(Observed::Nothing);
     };

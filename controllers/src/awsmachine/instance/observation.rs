@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use capa_api::conditions::{self, ConditionType, Reason};
+use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord};
 use capa_cloud::lookups::{InstanceLookup, LookupAnswer};
 use capa_cloud::{CloudError, Instance, InstanceLookups, MachineKey, Query, Timing, doubled_wait};
@@ -17,19 +17,6 @@ use crate::awsmachine::ownership::MachineTags;
 use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::blocked::Blocked;
 use crate::time::{age, remaining};
-
-/// Sets `InstanceUpToDate`. The condition is absent until it is False for the first time.
-pub(in crate::awsmachine) fn report_freshness(scope: &mut MachineScope, location: &InstanceLocation) {
-    match overdue(location) {
-        Some((reason, message)) => {
-            scope.set_condition(ConditionType::InstanceUpToDate.is_false(reason, message));
-        }
-        None if conditions::find(&scope.status.conditions, ConditionType::InstanceUpToDate).is_some() => {
-            scope.set_condition(ConditionType::InstanceUpToDate.is_true(Reason::Ready));
-        }
-        None => {}
-    }
-}
 
 /// Why the known states of the instances may be old. `None` while the listings complete in time.
 pub(in crate::awsmachine) fn overdue(location: &InstanceLocation) -> Option<(Reason, String)> {

@@ -8,7 +8,7 @@ pub(super) mod plan;
 use std::collections::BTreeSet;
 
 use capa_api::common::Tags;
-use capa_api::conditions::{ConditionType, ConditionUpdate, Reason, find};
+use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AppliedSecurityGroups, InstanceState};
 use capa_api::network::MachineNetwork;
 use capa_cloud::{CloudError, DnsRecords, Instance, MetadataOptions, PrimaryInterface, additional_tags};
@@ -67,14 +67,11 @@ pub(super) async fn update(
 }
 
 /// Says that security groups for network interfaces of the user have no effect. A launch refuses them; the spec of a
-/// running machine may change. The condition is absent until it is False for the first time.
+/// running machine may change.
 fn check_groups_of_brought_interfaces(scope: &mut MachineScope) {
-    let condition = ConditionType::SecurityGroupsReady;
-    if !scope.machine.spec.additional_security_groups.is_empty() {
-        scope.set_condition(condition.is_false(Reason::InvalidSpec, GROUPS_OF_BROUGHT_INTERFACES));
-    } else if find(&scope.status.conditions, condition).is_some() {
-        scope.set_condition(condition.is_true(Reason::Ready));
-    }
+    let has_groups = !scope.machine.spec.additional_security_groups.is_empty();
+    let problem = has_groups.then(|| (Reason::InvalidSpec, GROUPS_OF_BROUGHT_INTERFACES.to_owned()));
+    scope.report_problem(ConditionType::SecurityGroupsReady, problem);
 }
 
 /// Whether the instance may lack tags that its machine asks for.
