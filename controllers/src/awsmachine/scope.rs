@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use capa_api::common::MachineRole;
+use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::conditions::{self, ConditionType, ConditionUpdate, Reason};
 use capa_api::contract::{Cluster, Machine};
 use capa_api::machine::{AWSMachine, AWSMachineStatus, LaunchRecord, RecordedRequest};
 use capa_api::meta;
-use capa_cloud::MachineKey;
+use capa_cloud::{MachineCloud, MachineKey};
 use capa_network::Merged;
 use capa_runtime::reconcile::{EventDraft, Next, ReconcileError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use parking_lot::Mutex;
 
 use super::launch::protocol::{IllegalTransition, LaunchEvent, transition};
 use super::ownership::{MachineTags, OwnerProblem};
@@ -39,6 +40,20 @@ impl Owners {
     }
 }
 
+/// The AWS session of an identity in a region for the machines of one cluster, with the account of its credentials.
+#[derive(Clone)]
+pub(super) struct Session {
+    pub(super) region: String,
+    pub(super) identity_ref: IdentityReference,
+    /// Name of the cluster in tags.
+    pub(super) cluster_tag: String,
+    /// The account that the credentials of the identity belong to.
+    pub(super) account_id: String,
+    /// The key of the credentials. A changed identity or a changed Secret has another key.
+    pub(super) identity_key: String,
+    pub(super) cloud: Arc<dyn MachineCloud>,
+}
+
 /// The scope of one pass.
 pub(super) struct MachineScope {
     /// The AWSMachine from the last answer of the API server.
@@ -47,6 +62,9 @@ pub(super) struct MachineScope {
     pub(super) owners: Owners,
     /// The network of its sources, once it is read.
     pub(super) network: OnceLock<Arc<Merged>>,
+    /// The AWS sessions of the pass. All its flows use the same session of an identity, so that the credentials are the
+    /// same for the whole pass.
+    pub(super) sessions: Mutex<Vec<Session>>,
     /// The new status of the AWSMachine, without conditions.
     pub(super) status: AWSMachineStatus,
     /// The inputs of the pass's AWS calls, once they are known.
@@ -70,6 +88,7 @@ impl MachineScope {
             conditions_before: status.conditions.clone(),
             status,
             network: OnceLock::new(),
+            sessions: Mutex::default(),
             inputs: None,
             conditions: vec![],
             next: Next::AwaitChange,

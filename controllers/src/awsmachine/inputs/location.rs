@@ -15,7 +15,7 @@ use capa_runtime::reconcile::Next;
 
 use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::inputs;
-use crate::awsmachine::scope::{FlowError, MachineScope};
+use crate::awsmachine::scope::{FlowError, MachineScope, Session};
 use crate::blocked::Blocked;
 use crate::call_fingerprint::CallFingerprint;
 use crate::identity::{self, IdentityError, IdentityRequest};
@@ -212,7 +212,7 @@ fn goes_on_without(problem: &Problem, scope: &MachineScope) -> bool {
     is_gone && is_deleted && spec.region.is_some() && spec.identity_ref.is_some()
 }
 
-/// Resolves the identity and looks up its account.
+/// Connects to AWS with the identity in the region, and resolves the targets.
 async fn connect(
     scope: &MachineScope,
     inputs: LocationInputs,
@@ -234,26 +234,10 @@ async fn connect(
     let default_identity = IdentityReference::controller_default;
     let identity_ref = inputs.identity_ref.unwrap_or_else(default_identity);
     let cluster_name = cluster_name(scope);
-    let request = IdentityRequest {
-        reference: &identity_ref,
-        namespace: scope.namespace(),
-        cluster_name: &cluster_name,
-        identity_namespace: &context.identity_namespace,
-    };
-    let not_ready = |update: ConditionUpdate| Blocked::new(update, Next::Retry);
-    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
-    let resolved = resolved.map_err(|error| match error {
-        IdentityError::Unusable(problem) => {
-            // The machine may no longer use the credentials that this process holds.
-            context.clouds.forget(&scope.key());
-            not_ready(problem.condition())
-        }
-        IdentityError::Unread(problem) => not_ready(problem.condition()),
-    })?;
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
-    let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
-    let account_id = account_id(scope, cloud.as_ref(), &identity_ref, &region).await?;
-    validate_account(scope, &account_id).map_err(not_ready)?;
+    let Session { region, identity_ref, cluster_tag, account_id, identity_key, cloud } =
+        session(scope, region, identity_ref, cluster_tag, context).await?;
+    validate_account(scope, &account_id).map_err(|update| Blocked::new(update, Next::Retry))?;
     let role = scope.owners.role(&scope.machine);
     let (targets, problem) = resolve_targets(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
     Ok(InstanceLocation {
@@ -266,8 +250,46 @@ async fn connect(
         targets,
         pending_targets: inputs.pending_targets.or(problem),
         cloud,
-        identity_key: resolved.key,
+        identity_key,
     })
+}
+
+/// The session of the identity in the region: that of an earlier flow of the pass, or a new one, for which the identity
+/// is resolved and its account is looked up.
+async fn session(
+    scope: &MachineScope,
+    region: String,
+    identity_ref: IdentityReference,
+    cluster_tag: String,
+    context: &MachineContext,
+) -> Result<Session, Blocked> {
+    let is_wanted = |session: &&Session| {
+        session.region == region && session.identity_ref == identity_ref && session.cluster_tag == cluster_tag
+    };
+    if let Some(session) = scope.sessions.lock().iter().find(is_wanted) {
+        return Ok(session.clone());
+    }
+    let request = IdentityRequest {
+        reference: &identity_ref,
+        namespace: scope.namespace(),
+        cluster_name: &cluster_name(scope),
+        identity_namespace: &context.identity_namespace,
+    };
+    let not_ready = |update: ConditionUpdate| Blocked::new(update, Next::Retry);
+    let resolved = identity::resolve(context.kubernetes.as_ref(), &request).await;
+    let resolved = resolved.map_err(|error| match error {
+        IdentityError::Unusable(problem) => {
+            // The machine may no longer use the credentials that this process holds.
+            context.clouds.forget(&scope.key());
+            not_ready(problem.condition())
+        }
+        IdentityError::Unread(problem) => not_ready(problem.condition()),
+    })?;
+    let cloud = context.clouds.machines(&resolved, &region, &cluster_tag);
+    let account_id = account_id(scope, cloud.as_ref(), &identity_ref, &region).await?;
+    let session = Session { region, identity_ref, cluster_tag, account_id, identity_key: resolved.key, cloud };
+    scope.sessions.lock().push(session.clone());
+    Ok(session)
 }
 
 fn cluster_name(scope: &MachineScope) -> String {

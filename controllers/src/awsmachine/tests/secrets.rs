@@ -355,3 +355,25 @@ async fn secrets_of_an_instance_without_its_tags_go_when_the_node_has_joined() {
     }
     assert_eq!(names(&scene), [""; 0]);
 }
+
+#[tokio::test]
+async fn each_pass_resolves_the_identity_once() {
+    let scene = Scene::with_spec(&format!("{SPEC}, tenancy: host, hostAffinity: host, dynamicHostAllocation: {{}}"));
+    let in_pass = async || {
+        let before = scene.aws.regions().len();
+        let pass = scene.pass().await;
+        (scene.aws.regions().len() - before, pass)
+    };
+    scene.pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Running);
+    assert_eq!(in_pass().await.0, 1, "a running machine");
+    scene.delete();
+    in_pass().await;
+    scene.aws.set_instance_state(FIRST, InstanceState::Terminated);
+    let (sessions, released) = in_pass().await;
+    for call in ["ReleaseHosts", "DeleteSecret"] {
+        assert!(released.called(call), "{call}: {:?}", released.calls);
+    }
+    assert_eq!(sessions, 1, "the end of the instance, the host and the data");
+    assert!(released.machine.is_none());
+}
