@@ -140,6 +140,8 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     let mut tags = judged.form.iter().filter(|(name, _)| name.starts_with("TagSpecification.1.Tag."));
     assert!(tags.any(|(_, value)| value == ROLE_TAG), "the policy asks for the tag");
     assert_eq!(judged.field("MetadataOptions.HttpTokens"), "required", "policies may ask for IMDSv2");
+    assert_eq!(judged.field("InstanceMarketOptions.MarketType"), "spot", "policies may depend on the market");
+    assert_eq!(judged.field("Placement.GroupName"), "spread", "and on the placement");
     assert!((1..=64).contains(&judged.field("ClientToken").len()), "EC2 takes no longer token");
     let found = facts.load_balancers.found().unwrap();
     assert!(found.iter().all(|balancer| balancer.listeners.found().is_some()) && !found.is_empty());

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
+use capa_api::machine::{AWSMachineSpec, LaunchOptions, MarketType, Tenancy};
 use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::{CloudError, ErrorClass, MetadataOptions, Query, additional_tags};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
 use super::super::launch::{metadata_options, tag_specifications};
+use super::super::launch_options::with_options;
 use super::super::{Ec2Calls, once};
 
 /// Calls that AWS checks but does not carry out.
@@ -33,10 +35,7 @@ impl DryRunCalls for Ec2Calls {
             .build();
         let profile = machines.instance_profile(&demand.network);
         let profile = profile.map(|name| IamInstanceProfileSpecification::builder().name(name).build());
-        let request = self
-            .client
-            .run_instances()
-            .dry_run(true)
+        let request = with_options(self.client.run_instances().dry_run(true), &judged_options(spec))
             .min_count(1)
             .max_count(1)
             .set_image_id(spec.ami.as_ref().and_then(|ami| ami.id.clone()))
@@ -56,8 +55,21 @@ impl DryRunCalls for Ec2Calls {
     }
 }
 
-/// The tags of a launch on which permissions may depend: the user's, and those of the provider, as far as they are known
-/// without a machine.
+/// The options of a launch that AWS judges. Reservations and hosts are left out, because a launch is placed in their
+/// zone, which the subnet of the dry run may not be in; rules of their own check them.
+fn judged_options(spec: &AWSMachineSpec) -> LaunchOptions {
+    let options = spec.launch_options(false, None);
+    LaunchOptions {
+        market_type: options.market_type.filter(|market| *market != MarketType::CapacityBlock),
+        capacity_reservation: None,
+        host: None,
+        tenancy: options.tenancy.filter(|tenancy| *tenancy != Tenancy::Host),
+        ..options
+    }
+}
+
+/// The tags of a launch on which permissions may depend: the user's, and those of the provider, as far as they are
+/// known without a machine.
 fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
     let cluster = [meta::cluster_tag(&demand.cluster_tag), meta::kubernetes_cluster_tag(&demand.cluster_tag)];
     let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), machines.template.clone())]);
