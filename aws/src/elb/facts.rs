@@ -6,7 +6,7 @@ use aws_sdk_elasticloadbalancingv2::types;
 use capa_cloud::CloudError;
 use capa_preflight::facts::{Answer, HealthCheck, LoadBalancer, TargetGroup};
 
-use super::load_balancer::scheme;
+use super::load_balancer::{scheme, state};
 use super::{ElbCalls, text};
 use crate::ec2::failure;
 
@@ -78,14 +78,13 @@ fn target_group(group: &types::TargetGroup) -> TargetGroup {
 fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
     let zones = balancer.availability_zones().iter();
     let zones = zones.filter_map(|zone| Some((zone.zone_name()?.to_owned(), text(zone.subnet_id()))));
-    let state = balancer.state().and_then(types::LoadBalancerState::code);
     LoadBalancer {
         arn: text(balancer.load_balancer_arn()),
         name: text(balancer.load_balancer_name()),
         dns_name: text(balancer.dns_name()),
         balancer_type: text(balancer.r#type().map(types::LoadBalancerTypeEnum::as_str)),
         scheme: scheme(balancer.scheme()),
-        state: text(state.map(types::LoadBalancerStateEnum::as_str)),
+        state: state(balancer.state()),
         vpc_id: text(balancer.vpc_id()),
         ip_address_type: text(balancer.ip_address_type().map(types::IpAddressType::as_str)),
         zones: zones.collect(),

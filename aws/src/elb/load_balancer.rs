@@ -2,11 +2,12 @@
 
 use aws_sdk_elasticloadbalancingv2 as elb;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_cloud::elb::LoadBalancerState;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::{ApiLoadBalancer, CloudError, ErrorClass};
 
-use super::ElbCalls;
 use super::listener::forwarded_to;
+use super::{ElbCalls, text};
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
@@ -56,5 +57,17 @@ pub(super) fn scheme(scheme: Option<&elb::types::LoadBalancerSchemeEnum>) -> Loa
     match scheme {
         Some(elb::types::LoadBalancerSchemeEnum::Internal) => LoadBalancerScheme::Internal,
         _ => LoadBalancerScheme::InternetFacing,
+    }
+}
+
+/// A state that this version does not know counts as provisioning: such a load balancer is neither used nor replaced.
+pub(super) fn state(state: Option<&elb::types::LoadBalancerState>) -> LoadBalancerState {
+    match state.and_then(elb::types::LoadBalancerState::code) {
+        Some(elb::types::LoadBalancerStateEnum::Active) => LoadBalancerState::Active,
+        Some(elb::types::LoadBalancerStateEnum::ActiveImpaired) => LoadBalancerState::ActiveImpaired,
+        Some(elb::types::LoadBalancerStateEnum::Failed) => {
+            LoadBalancerState::Failed(text(state.and_then(elb::types::LoadBalancerState::reason)))
+        }
+        _ => LoadBalancerState::Provisioning,
     }
 }

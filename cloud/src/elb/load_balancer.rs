@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{Display, IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Seen};
 
@@ -38,15 +38,30 @@ pub struct LoadBalancer {
     pub tags: Tags,
 }
 
-/// The state of a load balancer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The state of a load balancer, in AWS's words. Earlier versions saved the facts of a plan with the aliases.
+#[derive(Clone, Debug, Default, Display, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LoadBalancerState {
     /// AWS is creating the load balancer.
+    #[default]
+    #[serde(alias = "Provisioning")]
     Provisioning,
-    /// The load balancer works. AWS may lack addresses to scale it.
+    /// The load balancer works.
+    #[serde(alias = "Active")]
     Active,
+    /// The load balancer works, and AWS lacks addresses in its subnets to scale it.
+    ActiveImpaired,
     /// AWS could not create the load balancer, for this reason.
+    #[serde(alias = "Failed")]
     Failed(String),
+}
+
+impl LoadBalancerState {
+    /// Whether the load balancer takes connections.
+    pub fn works(&self) -> bool {
+        matches!(self, Self::Active | Self::ActiveImpaired)
+    }
 }
 
 /// A load balancer of the second generation, reduced to its listeners and target groups.

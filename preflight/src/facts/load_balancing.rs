@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::Listener;
+use capa_cloud::elb::{Listener, LoadBalancerState};
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -63,8 +63,8 @@ pub struct LoadBalancer {
     pub balancer_type: String,
     /// Networks from which the load balancer can be reached.
     pub scheme: LoadBalancerScheme,
-    /// `active`, `provisioning`, `active_impaired` or `failed`.
-    pub state: String,
+    /// State of the load balancer.
+    pub state: LoadBalancerState,
     /// VPC.
     pub vpc_id: String,
     /// `ipv4` or `dualstack`.

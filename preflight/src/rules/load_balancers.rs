@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+use capa_cloud::elb::LoadBalancerState;
 
 use super::machine_groups::{first_certain, machines, machines_by_role, of_known_groups, peer_in};
 use super::security_groups::admits;
@@ -213,8 +214,8 @@ fn load_balancers(facts: &Facts) -> Checked {
     each_balancer(facts, |balancer| {
         let (message, fix) = if balancer.balancer_type != "network" {
             (format!("{} is of type {}", balancer.name, balancer.balancer_type), "use a Network Load Balancer")
-        } else if balancer.state != "active" {
-            (format!("{} is {}", balancer.name, balancer.state), "wait until the load balancer is active")
+        } else if let Some(inactive) = inactive(balancer) {
+            inactive
         } else if facts.demand.wants_ipv6 && balancer.ip_address_type != "dualstack" {
             (format!("{} has no IPv6 addresses", balancer.name), "set the address type dualstack")
         } else {
@@ -223,6 +224,25 @@ fn load_balancers(facts: &Facts) -> Checked {
         let command = facts.aws(&format!("elbv2 describe-load-balancers --load-balancer-arns {}", balancer.arn));
         Ok(Some(Problem::new(&balancer.name, message, fix).fixed_by(command)))
     })
+}
+
+/// Why a load balancer does not take connections, or will not take more, and what helps.
+fn inactive(balancer: &LoadBalancer) -> Option<(String, &'static str)> {
+    let LoadBalancer { name, state, .. } = balancer;
+    match state {
+        LoadBalancerState::Active => None,
+        LoadBalancerState::Provisioning => {
+            Some((format!("{name} is {state}"), "wait until the load balancer is active"))
+        }
+        LoadBalancerState::ActiveImpaired => Some((
+            format!("{name} is {state}: it lacks addresses in its subnets to scale"),
+            "free addresses in its subnets, or add a subnet",
+        )),
+        LoadBalancerState::Failed(reason) => {
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            Some((format!("AWS could not create {name}{reason}"), "delete it, and create it again"))
+        }
+    }
 }
 
 fn zones(facts: &Facts) -> Checked {
@@ -366,8 +386,8 @@ fn balancer_groups(facts: &Facts) -> Checked {
     of_each(balancers.into_iter().map(|balancer| closed_balancer(facts, balancer)))
 }
 
-/// The problem that the security groups of a load balancer do not admit machines. Machines without a public address reach
-/// an internet-facing load balancer from the addresses of NAT gateways and other appliances, which are not known.
+/// The problem that the security groups of a load balancer do not admit machines. Machines without a public address
+/// reach an internet-facing load balancer from the addresses of NAT gateways and other appliances, which are not known.
 fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Problem>, Skipped> {
     let ids: BTreeSet<&str> = balancer.security_group_ids.iter().map(String::as_str).collect();
     if ids.is_empty() {

@@ -1,19 +1,18 @@
 //! Network load balancers of managed clusters.
 
 use aws_sdk_elasticloadbalancingv2::types::{
-    self, IpAddressType, LoadBalancerAttribute, LoadBalancerSchemeEnum, LoadBalancerStateEnum, LoadBalancerTypeEnum,
-    SubnetMapping,
+    self, IpAddressType, LoadBalancerAttribute, LoadBalancerSchemeEnum, LoadBalancerTypeEnum, SubnetMapping,
 };
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::load_balancer::Call;
-use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerState};
+use capa_cloud::elb::{Listener, LoadBalancer};
 use capa_cloud::managed::{Answer, Details, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::{join, ready};
 
-use super::super::load_balancer::scheme;
+use super::super::load_balancer::{scheme, state};
 use super::super::{ElbCalls, PAGE_SIZE, text};
 use super::{answers_of, made, sdk_tags};
 use crate::ec2::is_owned;
@@ -162,16 +161,5 @@ fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
         security_group_ids: balancer.security_groups().to_vec(),
         attributes: Seen::NotAsked,
         tags: [].into(),
-    }
-}
-
-/// A state that this version does not know counts as provisioning: such a load balancer is neither used nor replaced.
-fn state(state: Option<&types::LoadBalancerState>) -> LoadBalancerState {
-    match state.and_then(types::LoadBalancerState::code) {
-        Some(LoadBalancerStateEnum::Active | LoadBalancerStateEnum::ActiveImpaired) => LoadBalancerState::Active,
-        Some(LoadBalancerStateEnum::Failed) => {
-            LoadBalancerState::Failed(text(state.and_then(types::LoadBalancerState::reason)))
-        }
-        _ => LoadBalancerState::Provisioning,
     }
 }

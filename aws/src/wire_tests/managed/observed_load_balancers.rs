@@ -187,7 +187,7 @@ async fn an_observation_shows_load_balancers_in_the_vpc_or_with_a_name() {
         let expected = vec![
             owned,
             elsewhere,
-            balancer("arn:lb/impaired", "one", LoadBalancerState::Active),
+            balancer("arn:lb/impaired", "one", LoadBalancerState::ActiveImpaired),
             balancer("arn:lb/new", "two", LoadBalancerState::Provisioning),
             balancer("arn:lb/failed", "three", failed),
         ];

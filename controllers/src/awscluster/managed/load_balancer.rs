@@ -166,7 +166,7 @@ pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
     };
     let balancer = shown(scene, arn)?;
     let is_wanted = balancer.scheme == wanted.scheme && !balancer.dns_name.is_empty();
-    let is_working = is_wanted && balancer.state == LoadBalancerState::Active;
+    let is_working = is_wanted && balancer.state.works();
     let api = wanted.listeners.first()?;
     (is_working && listener::is_there(scene, arn, api)).then_some(Address {
         target: &wanted.target,
@@ -223,7 +223,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Pl
         LoadBalancerState::Provisioning => {
             plan.wait(target, Reason::Creating, format!("AWS provisions {arn}"));
         }
-        LoadBalancerState::Active => {}
+        LoadBalancerState::Active | LoadBalancerState::ActiveImpaired => {}
     }
     keep_attributes(wanted, balancer, plan);
     keep_attachments(scene, wanted, balancer, plan);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_cloud::elb::LoadBalancerState;
 
 use super::{EXISTING_BALANCER_GROUP, World, id};
 use crate::facts::{Answer, HealthCheck, Listener, LoadBalancer, Subnet, TargetGroup};
@@ -81,7 +82,7 @@ impl<'a> World<'a> {
                 dns_name: host.unwrap_or_default(),
                 balancer_type: "network".to_owned(),
                 scheme: LoadBalancerScheme::Internal,
-                state: "active".to_owned(),
+                state: LoadBalancerState::Active,
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
                 ip_address_type: if self.has(object, &Wanted::DualStack) { "dualstack" } else { "ipv4" }.to_owned(),
                 zones: used.map(|subnet| (subnet.zone.clone(), subnet.id.clone())).collect(),

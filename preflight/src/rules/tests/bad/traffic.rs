@@ -1,6 +1,7 @@
 //! Broken security groups and load balancers.
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_cloud::elb::LoadBalancerState;
 
 use super::{Bad, bad_world, balancer, found, group, machines, target_group};
 use crate::facts::Source;
@@ -110,7 +111,13 @@ fn load_balancing() -> Vec<Bad> {
             balancer(facts).balancer_type = "application".to_owned();
         }),
         bad_world("L3", "api", "is provisioning", |facts| {
-            balancer(facts).state = "provisioning".to_owned();
+            balancer(facts).state = LoadBalancerState::Provisioning;
+        }),
+        bad_world("L3", "api", "lacks addresses in its subnets", |facts| {
+            balancer(facts).state = LoadBalancerState::ActiveImpaired;
+        }),
+        bad_world("L3", "api", "no free subnet", |facts| {
+            balancer(facts).state = LoadBalancerState::Failed("no free subnet".to_owned());
         }),
         bad_world("L3", "api", "no IPv6 addresses", |facts| {
             balancer(facts).ip_address_type = "ipv4".to_owned();
