@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use capa_aws::SessionPool;
+use capa_cloud::Answers;
 use capa_cloud::ClusterClouds as _;
 use capa_controllers::awscluster::resolved_network;
 use capa_preflight::facts::{Demand, Facts};
@@ -51,7 +52,7 @@ async fn gathered(pool: &SessionPool, demand: Demand) -> Facts {
         return Facts { demand, ..Facts::default() };
     }
     progress(&format!("asking AWS about the infrastructure of {} in {}", demand.cluster_tag, demand.region));
-    pool.facts(&identity(), &demand.region).facts(&demand).await
+    pool.facts(&identity(), &demand.region).facts(&demand, &Answers::default()).await
 }
 
 /// What the objects require of the infrastructure, with the ids that their filters and discovery find.

@@ -5,19 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use capa_cloud::ec2::Subnet;
-use capa_cloud::{CloudError, Query};
+use capa_cloud::ec2::{SecurityGroup, Subnet};
+use capa_cloud::{Answers, CloudError, Found, Query, Read, Reads};
 use capa_preflight::FactsSource;
 use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, MachineDemand};
 use jiff::Timestamp;
 
-use crate::ec2::{DryRunCalls, Ec2Calls, failure};
-use crate::elb::ElbCalls;
+use crate::calls::Calls;
+use crate::ec2::{DryRunCalls, failure};
 use crate::iam::IamCalls;
 use crate::kms::KmsCalls;
 use crate::s3::S3Calls;
 use crate::service_quotas::ServiceQuotasCalls;
-use crate::sts::StsCalls;
 
 /// How long a name server may take to answer.
 pub(crate) const RESOLVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,9 +26,7 @@ const MAX_KEYS: usize = 2;
 
 /// Gathers facts with the credentials of one identity in one region.
 pub(crate) struct FactsGatherer {
-    pub(crate) ec2: Ec2Calls,
-    pub(crate) elb: ElbCalls,
-    pub(crate) sts: StsCalls,
+    pub(crate) calls: Calls,
     pub(crate) iam: IamCalls,
     pub(crate) kms: KmsCalls,
     pub(crate) s3: S3Calls,
@@ -42,22 +39,23 @@ fn answer<T>(result: Result<T, CloudError>) -> Answer<T> {
 
 #[async_trait]
 impl FactsSource for FactsGatherer {
-    async fn facts(&self, demand: &Demand) -> Facts {
+    async fn facts(&self, demand: &Demand, known: &Answers) -> Facts {
         let mut facts = Facts {
             gathered_at: Timestamp::now().to_string(),
             demand: demand.clone(),
-            account_id: answer(self.sts.account_id().await),
+            account_id: answer(self.calls.sts.account_id().await),
             ..Facts::default()
         };
         // Without credentials, every other call fails in the same way.
         if facts.account_id.found().is_none() {
             return facts;
         }
-        facts.regions = answer(self.ec2.region_facts(&demand.region).await);
-        facts.zones = answer(self.ec2.zone_facts().await);
-        self.network(&mut facts).await;
+        facts.regions = answer(self.calls.ec2.region_facts(&demand.region).await);
+        facts.zones = answer(self.calls.ec2.zone_facts().await);
+        let reads = ReadOnce { calls: &self.calls, known };
+        self.network(&mut facts, &reads).await;
         self.load_balancing(&mut facts).await;
-        self.security_groups(&mut facts).await;
+        security_groups(&mut facts, &reads).await;
         self.endpoint(&mut facts).await;
         self.machines(&mut facts).await;
         self.other_services(&mut facts).await;
@@ -65,12 +63,88 @@ impl FactsSource for FactsGatherer {
     }
 }
 
+/// The reads of the checks, without those that have been made just before.
+struct ReadOnce<'a> {
+    calls: &'a Calls,
+    known: &'a Answers,
+}
+
+#[async_trait]
+impl Reads for ReadOnce<'_> {
+    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
+        match self.known.get(read) {
+            Some(found) => Ok(found.clone()),
+            None => self.calls.clone().read(read.clone()).await,
+        }
+    }
+}
+
+impl ReadOnce<'_> {
+    /// The security groups among these ids that have been read already.
+    fn known_groups(&self, ids: &[String]) -> Vec<SecurityGroup> {
+        let mut known: Vec<SecurityGroup> = Vec::new();
+        for found in self.known.values() {
+            let Found::SecurityGroups(groups) = found else { continue };
+            let wanted = groups.iter().filter(|group| ids.contains(&group.id));
+            let new: Vec<_> = wanted.filter(|group| !known.iter().any(|known| known.id == group.id)).cloned().collect();
+            known.extend(new);
+        }
+        known
+    }
+}
+
+/// The subnets of the VPC, including those of NAT gateways and load balancers, and the declared subnets elsewhere.
+/// `known` are the declared subnets if they were read to find the VPC; otherwise, no subnet is read twice.
+async fn subnets(
+    in_vpc: &Query,
+    mut declared: Vec<String>,
+    known: Option<&Vec<Subnet>>,
+    reads: &ReadOnce<'_>,
+) -> Result<Vec<Subnet>, CloudError> {
+    let mut subnets = reads.subnets(in_vpc).await?;
+    let of_vpc: BTreeSet<String> = subnets.iter().map(|subnet| subnet.id.clone()).collect();
+    declared.retain(|id| !of_vpc.contains(id));
+    let mut elsewhere = match known {
+        Some(known) => known.clone(),
+        None => subnets_with(declared, reads).await?,
+    };
+    elsewhere.retain(|subnet| !of_vpc.contains(&subnet.id));
+    subnets.extend(elsewhere);
+    Ok(subnets)
+}
+
+/// The subnets with these ids that exist.
+async fn subnets_with(ids: Vec<String>, reads: &ReadOnce<'_>) -> Result<Vec<Subnet>, CloudError> {
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    reads.subnets(&Query::filter("subnet-id", ids)).await
+}
+
+/// The security groups of machines, load balancers and endpoints.
+async fn security_groups(facts: &mut Facts, reads: &ReadOnce<'_>) {
+    let mut ids = group_ids(facts);
+    let mut groups = reads.known_groups(&ids);
+    ids.retain(|id| !groups.iter().any(|group| group.id == *id));
+    if !ids.is_empty() {
+        match reads.security_groups(&Query::filter("group-id", ids)).await {
+            Ok(found) => groups.extend(found),
+            Err(error) => {
+                facts.security_groups = Answer::Failed(failure(error));
+                return;
+            }
+        }
+    }
+    groups.sort_by(|one, other| one.id.cmp(&other.id));
+    facts.security_groups = Answer::Found(groups);
+}
+
 impl FactsGatherer {
     /// The VPC and its parts.
-    async fn network(&self, facts: &mut Facts) {
+    async fn network(&self, facts: &mut Facts, reads: &ReadOnce<'_>) {
         let declared: Vec<String> = facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect();
         if facts.demand.network.vpc.is_none() && !declared.is_empty() {
-            facts.subnets = answer(self.subnets_with(declared.clone()).await);
+            facts.subnets = answer(subnets_with(declared.clone(), reads).await);
         }
         let Some(vpc_id) = vpc_id(facts) else {
             return;
@@ -79,70 +153,32 @@ impl FactsGatherer {
             facts.demand.network.vpc = Some(capa_api::network::NetworkVpc { id: vpc_id.clone(), ..Default::default() });
         }
         let in_vpc = Query::filter("vpc-id", [vpc_id.clone()]);
-        let vpcs = self.ec2.vpcs(&in_vpc).await;
+        let vpcs = reads.vpcs(&in_vpc).await;
         facts.vpc = answer(vpcs.map(|vpcs| vpcs.into_iter().find(|vpc| vpc.id == vpc_id)));
         let Some(Some(vpc)) = facts.vpc.found().cloned() else {
             if facts.subnets == Answer::NotAsked && !declared.is_empty() {
-                facts.subnets = answer(self.subnets_with(declared).await);
+                facts.subnets = answer(subnets_with(declared, reads).await);
             }
             return;
         };
-        facts.subnets = answer(self.subnets(&in_vpc, declared, facts.subnets.found()).await);
-        facts.vpc_dns = answer(self.ec2.vpc_dns(&vpc_id).await);
+        facts.subnets = answer(subnets(&in_vpc, declared, facts.subnets.found(), reads).await);
+        facts.vpc_dns = answer(self.calls.ec2.vpc_dns(&vpc_id).await);
         if vpc.dhcp_options_id == "default" {
             facts.dhcp_options = Answer::Found(None);
         } else {
-            facts.dhcp_options = answer(self.ec2.dhcp_options_facts(&vpc.dhcp_options_id).await);
+            facts.dhcp_options = answer(self.calls.ec2.dhcp_options_facts(&vpc.dhcp_options_id).await);
         }
-        facts.route_tables = answer(self.ec2.route_tables(&in_vpc).await);
-        facts.nat_gateways = answer(self.ec2.nat_gateways_in(&vpc_id).await);
-        facts.network_acls = answer(self.ec2.network_acl_facts(&vpc_id).await);
-        facts.vpc_endpoints = answer(self.ec2.vpc_endpoint_facts(&vpc_id).await);
-    }
-
-    /// The subnets of the VPC, including those of NAT gateways and load balancers, and the declared subnets elsewhere.
-    /// `known` are the declared subnets if they were read to find the VPC; otherwise, no subnet is read twice.
-    async fn subnets(
-        &self,
-        in_vpc: &Query,
-        mut declared: Vec<String>,
-        known: Option<&Vec<Subnet>>,
-    ) -> Result<Vec<Subnet>, CloudError> {
-        let mut subnets = self.ec2.subnets(in_vpc).await?;
-        let of_vpc: BTreeSet<String> = subnets.iter().map(|subnet| subnet.id.clone()).collect();
-        declared.retain(|id| !of_vpc.contains(id));
-        let mut elsewhere = match known {
-            Some(known) => known.clone(),
-            None => self.subnets_with(declared).await?,
-        };
-        elsewhere.retain(|subnet| !of_vpc.contains(&subnet.id));
-        subnets.extend(elsewhere);
-        Ok(subnets)
-    }
-
-    /// The subnets with these ids that exist.
-    async fn subnets_with(&self, ids: Vec<String>) -> Result<Vec<Subnet>, CloudError> {
-        if ids.is_empty() {
-            return Ok(vec![]);
-        }
-        self.ec2.subnets(&Query::filter("subnet-id", ids)).await
-    }
-
-    /// The security groups of machines, load balancers and endpoints.
-    async fn security_groups(&self, facts: &mut Facts) {
-        let ids = group_ids(facts);
-        facts.security_groups = if ids.is_empty() {
-            Answer::Found(vec![])
-        } else {
-            answer(self.ec2.security_groups(&Query::filter("group-id", ids)).await)
-        };
+        facts.route_tables = answer(reads.route_tables(&in_vpc).await);
+        facts.nat_gateways = answer(self.calls.ec2.nat_gateways_in(&vpc_id).await);
+        facts.network_acls = answer(self.calls.ec2.network_acl_facts(&vpc_id).await);
+        facts.vpc_endpoints = answer(self.calls.ec2.vpc_endpoint_facts(&vpc_id).await);
     }
 
     /// The target groups of the control plane and their load balancers.
     async fn load_balancing(&self, facts: &mut Facts) {
         let mut groups = Vec::new();
         for arn in facts.demand.target_group_arns() {
-            match self.elb.target_group_facts(arn).await {
+            match self.calls.elb.target_group_facts(arn).await {
                 Ok(group) => groups.extend(group),
                 Err(error) => {
                     facts.target_groups = Answer::Failed(failure(error));
@@ -154,7 +190,7 @@ impl FactsGatherer {
         facts.target_groups = Answer::Found(groups);
         let mut balancers = Vec::new();
         for arn in arns {
-            match self.elb.load_balancer_facts(&arn).await {
+            match self.calls.elb.load_balancer_facts(&arn).await {
                 Ok(balancer) => balancers.extend(balancer),
                 Err(error) => {
                     facts.load_balancers = Answer::Failed(failure(error));
@@ -187,7 +223,7 @@ impl FactsGatherer {
         if demand.machines.is_empty() {
             return;
         }
-        let ec2 = &self.ec2;
+        let ec2 = &self.calls.ec2;
         let types = named(&demand, |machines| Some(machines.spec.instance_type.clone()));
         facts.instance_types = answer(ec2.instance_types(types.clone()).await);
         facts.offerings = answer(ec2.offering_facts(types).await);

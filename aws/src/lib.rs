@@ -4,6 +4,7 @@
 //! informer follows all instances of a session ([`capa_cloud::informer`]), so the number of calls grows with the number
 //! of changes, not with the number of machines.
 
+mod calls;
 mod ec2;
 mod elb;
 mod facts;

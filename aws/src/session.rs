@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::calls::Calls;
 use crate::ec2::Ec2Calls;
 use crate::elb::ElbCalls;
 use crate::facts::FactsGatherer;
@@ -33,39 +34,12 @@ use crate::kms::KmsCalls;
 use crate::lookups::{Ages, SharedAnswers};
 use crate::s3::S3Calls;
 use crate::sdk::call_runner::CallRunner;
-use crate::sdk::clients::{LazySecretsClients, SdkClients};
+use crate::sdk::clients::SdkClients;
 use crate::sdk::replacements::Replacements;
-use crate::secrets::SecretsCalls;
 use crate::service_quotas::ServiceQuotasCalls;
-use crate::sts::StsCalls;
 
 /// The age up to which the zones of a region are reused. AWS adds a zone every few years.
 const ZONES_AGE: Duration = Duration::from_hours(24);
-
-/// The calls of all services, on behalf of one controller.
-#[derive(Clone)]
-struct Calls {
-    ec2: Ec2Calls,
-    elb: ElbCalls,
-    sts: StsCalls,
-    secrets: LazySecretsClients,
-}
-
-impl Calls {
-    fn new(clients: &SdkClients, runner: &CallRunner) -> Self {
-        Self {
-            ec2: Ec2Calls::new(clients.ec2.clone(), runner.clone()),
-            elb: ElbCalls::new(clients.classic_elb.clone(), clients.elb.clone(), runner.clone()),
-            sts: StsCalls::new(clients.sts.clone(), runner.clone()),
-            secrets: clients.secrets.clone(),
-        }
-    }
-
-    /// The calls of the services that keep bootstrap data.
-    fn secrets(&self) -> SecretsCalls {
-        SecretsCalls::new(&self.secrets, self.ec2.runner())
-    }
-}
 
 /// The session that follows a machine.
 struct Owner(Weak<SharedState>);
@@ -199,11 +173,8 @@ impl Session {
     pub(crate) fn facts(&self, controller: &'static str, cluster: &ClusterKey) -> FactsGatherer {
         let runner = self.runner.on_behalf_of(controller).for_cluster(cluster).patient();
         let (clients, checks) = self.clients.for_checks();
-        let Calls { ec2, elb, sts, .. } = Calls::new(&clients, &runner);
         FactsGatherer {
-            ec2,
-            elb,
-            sts,
+            calls: Calls::new(&clients, &runner),
             iam: IamCalls::new(checks.iam, runner.clone()),
             kms: KmsCalls::new(checks.kms, runner.clone()),
             s3: S3Calls::new(checks.s3, runner.clone(), &self.region),

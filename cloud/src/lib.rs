@@ -36,7 +36,7 @@ pub use model::{
     PresignedUrl, Query, ResolvedIdentity, SecretActions, SecretStore, StoredSecret, UserData, additional_tags,
     identifying_tag, is_reserved_tag, zone_type,
 };
-pub use reads::{Found, MAX_TAGGED, Read, Reads};
+pub use reads::{Answers, Found, MAX_TAGGED, Read, Reads};
 pub use timing::{Timing, doubled_wait};
 
 // Targets, states, addresses and the options of a launch are the API's own types.

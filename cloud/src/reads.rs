@@ -1,6 +1,8 @@
 //! Reads of AWS as data, their results, and a function for each read. To add a read, add a variant to [`Read`] and to
 //! [`Found`], a function here, and the call in the crate `aws` and in its fake.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use capa_api::common::Tags;
 
@@ -92,6 +94,9 @@ pub enum Found {
     /// A number of addresses.
     FreeAddresses(u32),
 }
+
+/// The answers of AWS to some reads.
+pub type Answers = HashMap<Read, Found>;
 
 impl Read {
     /// The AWS action that errors name.

@@ -17,6 +17,7 @@ mod testing;
 mod topology;
 
 use async_trait::async_trait;
+use capa_cloud::Answers;
 
 pub use redact::redact;
 pub use report::{Finding, Outcome, Report, RuleAnswer, Selection, apply, check};
@@ -28,8 +29,9 @@ pub use topology::{dot, mermaid, svg};
 /// Gathers facts with the credentials of one identity in one region.
 #[async_trait]
 pub trait FactsSource: Send + Sync {
-    /// All facts about the demand. If a call fails, its fact contains the failure.
-    async fn facts(&self, demand: &facts::Demand) -> facts::Facts;
+    /// All facts about the demand. If a call fails, its fact contains the failure. `known` are the answers of AWS that
+    /// the caller has got just before, with the same credentials in the same region. These reads are not made again.
+    async fn facts(&self, demand: &facts::Demand, known: &Answers) -> facts::Facts;
 }
 
 /// A source that returns saved facts for every demand.
@@ -37,7 +39,7 @@ pub struct SavedFacts(pub facts::Facts);
 
 #[async_trait]
 impl FactsSource for SavedFacts {
-    async fn facts(&self, _: &facts::Demand) -> facts::Facts {
+    async fn facts(&self, _: &facts::Demand, _: &Answers) -> facts::Facts {
         self.0.clone()
     }
 }

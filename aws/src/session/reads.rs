@@ -7,7 +7,7 @@ use capa_cloud::session::confirmed_account;
 use capa_cloud::{Account, CloudError, Found, Read, Reads, Timing};
 use futures::FutureExt;
 
-use super::{Calls, ControllerSession};
+use super::ControllerSession;
 use crate::lookups::Ages;
 
 /// The age up to which the description of an instance type is reused. The properties of a type never change.
@@ -41,33 +41,6 @@ fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
         | Read::Hosts(_)
         | Read::ElasticIps(_)
         | Read::FreeAddresses(_) => None,
-    }
-}
-
-impl Calls {
-    /// Makes the call of a read.
-    async fn read(self, read: Read) -> Result<Found, CloudError> {
-        let Self { ec2, elb, .. } = &self;
-        Ok(match read {
-            Read::Vpcs(query) => Found::Vpcs(ec2.vpcs(&query).await?),
-            Read::Subnets(query) => Found::Subnets(ec2.subnets(&query).await?),
-            Read::SecurityGroups(query) => Found::SecurityGroups(ec2.security_groups(&query).await?),
-            Read::RouteTables(query) => Found::RouteTables(ec2.route_tables(&query).await?),
-            Read::NetworkInterfaces(query) => Found::NetworkInterfaces(ec2.network_interfaces(&query).await?),
-            Read::Images(query) => Found::Images(ec2.images(&query).await?),
-            Read::LoadBalancer(name) => Found::LoadBalancer(elb.load_balancer(&name).await?),
-            Read::ClassicLoadBalancers(names) => Found::ClassicLoadBalancers(elb.classic_load_balancers(&names).await?),
-            Read::TargetGroups(arns) => Found::TargetGroups(elb.target_groups(&arns).await?),
-            Read::TargetGroupsIn(vpc_id) => Found::TargetGroupsIn(elb.target_groups_in(&vpc_id).await?),
-            Read::TargetGroupTags(arns) => Found::TargetGroupTags(elb.tags_by_arn(&arns).await?),
-            Read::PublicParameter(name) => Found::PublicParameter(self.secrets().public_parameter(&name).await?),
-            Read::InstanceType(name) => Found::InstanceType(ec2.instance_type(&name).await?),
-            Read::CapacityZone(source) => Found::CapacityZone(ec2.capacity_zone(source).await?),
-            Read::DomainName(vpc_id) => Found::DomainName(ec2.domain_name(&vpc_id).await?),
-            Read::Hosts(query) => Found::Hosts(ec2.hosts(&query).await?),
-            Read::ElasticIps(query) => Found::ElasticIps(ec2.elastic_ips(&query).await?),
-            Read::FreeAddresses(pool) => Found::FreeAddresses(ec2.free_addresses(&pool).await?),
-        })
     }
 }
 

@@ -11,6 +11,7 @@ use capa_cloud::{
     TemplateClouds,
 };
 
+use capa_cloud::Answers;
 use capa_preflight::facts::{Demand, MachineDemand};
 use strum::VariantNames;
 
@@ -132,7 +133,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     machines.terminate(&key, "i-1").await.unwrap();
     eventually("the instance is terminated", || !fake.calls_of("TerminateInstances").is_empty()).await;
 
-    let facts = pool.facts(&identity, REGION).facts(&demand()).await;
+    let facts = pool.facts(&identity, REGION).facts(&demand(), &Answers::default()).await;
     let launches = fake.calls_of("RunInstances");
     let of_checks = |call: &&Call| call.header("user-agent").contains("cluster-api-provider-aws-rs-checks");
     let judged = launches.iter().find(of_checks).unwrap();
@@ -142,6 +143,11 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     assert_eq!(judged.field("MetadataOptions.HttpTokens"), "required", "policies may ask for IMDSv2");
     assert_eq!(judged.field("InstanceMarketOptions.MarketType"), "spot", "policies may depend on the market");
     assert_eq!(judged.field("Placement.GroupName"), "spread", "and on the placement");
+    for in_one_zone in
+        ["Placement.HostId", "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"]
+    {
+        assert!(!judged.form.contains_key(in_one_zone), "{in_one_zone}: the subnet may be in another zone");
+    }
     assert!((1..=64).contains(&judged.field("ClientToken").len()), "EC2 takes no longer token");
     let found = facts.load_balancers.found().unwrap();
     assert!(found.iter().all(|balancer| balancer.listeners.found().is_some()) && !found.is_empty());

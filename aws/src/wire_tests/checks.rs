@@ -1,5 +1,7 @@
 //! The calls of services that only the checks of infrastructure use.
 
+use capa_cloud::ec2::{SecurityGroup, Vpc};
+use capa_cloud::{Answers, Found, Query, Read};
 use capa_preflight::facts::{
     Answer as Fact, Bucket, Demand, EncryptionKey, Facts, Failure, FailureKind, GROUPS_OF_AN_INTERFACE,
     InstanceProfile, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP, SPOT_VCPUS,
@@ -80,7 +82,7 @@ async fn gather(special: Special) -> (Fake, Facts) {
         action => special(call).or_else(|| good(call)).unwrap_or_else(|| answer(action, "", None)),
     })
     .await;
-    let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand()).await;
+    let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand(), &Answers::default()).await;
     (fake, facts)
 }
 
@@ -278,9 +280,37 @@ async fn without_machines_no_further_service_is_asked() {
     })
     .await;
     let demand = Demand { machines: vec![], ..demand() };
-    let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand).await;
+    let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand, &Answers::default()).await;
     assert_eq!((&facts.quotas, &facts.spot_role), (&Fact::NotAsked, &Fact::NotAsked));
     for call in fake.calls() {
         assert!(["ec2", "sts"].contains(&call.service()), "{}", call.action);
     }
+}
+
+#[tokio::test]
+async fn what_was_read_just_before_is_not_read_again() {
+    let fake = Fake::start(|call| match call.action.as_str() {
+        "GetCallerIdentity" => caller_identity(),
+        action => answer(action, "", None),
+    })
+    .await;
+    let in_vpc = || Query::filter("vpc-id", ["vpc-1"]);
+    let vpc = Vpc { id: "vpc-1".to_owned(), ..Vpc::default() };
+    let group = SecurityGroup { id: "sg-1".to_owned(), ..SecurityGroup::default() };
+    let answers = Answers::from([
+        (Read::Vpcs(in_vpc()), Found::Vpcs(vec![vpc.clone()])),
+        (Read::Subnets(in_vpc()), Found::Subnets(vec![])),
+        (Read::RouteTables(in_vpc()), Found::RouteTables(vec![])),
+        (Read::SecurityGroups(Query::filter("group-id", ["sg-1", "sg-2"])), Found::SecurityGroups(vec![group.clone()])),
+    ]);
+    let network = json!({"vpc": {"id": "vpc-1"}, "securityGroups": {"all": ["sg-1"]}});
+    let network = serde_json::from_value(network).unwrap();
+    let demand = Demand { region: REGION.to_owned(), network, ..Demand::default() };
+    let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand, &answers).await;
+    assert_eq!(facts.vpc, Fact::Found(Some(vpc)));
+    assert_eq!(facts.security_groups, Fact::Found(vec![group]));
+    for action in answers.keys().map(Read::action) {
+        assert_eq!(fake.calls_of(action).len(), 0, "{action}");
+    }
+    assert_eq!(fake.calls_of("DescribeNatGateways").len(), 1, "the rest is read");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use capa_cloud::Answers;
 use capa_cloud::{ClusterClouds, ClusterKey, CredentialSource, MachineClouds, Query, ResolvedIdentity};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -13,7 +14,7 @@ use crate::SessionPool;
 
 /// Makes a call to each service.
 async fn call_all_services(pool: &SessionPool) {
-    pool.facts(&identity("A"), REGION).facts(&checks::demand()).await;
+    pool.facts(&identity("A"), REGION).facts(&checks::demand(), &Answers::default()).await;
     let cluster = pool.cluster(&identity("A"), REGION);
     let _ = at_its_turn(async || cluster.vpcs(&Query::default()).await).await;
     let _ = at_its_turn(async || cluster.load_balancer("api").await).await;

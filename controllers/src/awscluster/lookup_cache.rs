@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capa_cloud::Timing;
+use capa_cloud::{Answers, Timing};
 use parking_lot::Mutex;
 
-use super::continued_lookup::Answers;
 use super::facts::Facts;
 
 /// The inputs of a lookup. After a change of an input, the lookup is repeated at once.

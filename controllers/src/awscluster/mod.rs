@@ -115,12 +115,17 @@ pub async fn reconcile(
         let waiting = status::without_owner(&cluster, deletion, context.kubernetes.now());
         return Ok(Outcome::done(cluster).with_status(waiting));
     };
-    let facts = read::read_facts(&cluster, &owner, context).await;
-    let resolution = status::resolution(&cluster, &owner, &facts);
-    let checked = preflight::checked(&cluster, &owner, &facts, &resolution.network, context).await;
+    let reading = read::read_facts(&cluster, &owner, context).await;
+    let resolution = status::resolution(&cluster, &owner, &reading.facts);
+    let checked = preflight::checked(&cluster, &owner, &reading, &resolution.network, context).await;
     let now = context.kubernetes.now();
-    let inputs =
-        status::Inputs { facts: &facts, resolution, checked, machines: machine_networks(&owner, context), deletion };
+    let inputs = status::Inputs {
+        facts: &reading.facts,
+        resolution,
+        checked,
+        machines: machine_networks(&owner, context),
+        deletion,
+    };
     let (status, next) = status::unmanaged(&cluster, &owner, inputs, &context.timing, now);
     Ok(outcome(cluster, status).with_next(next))
 }

@@ -14,10 +14,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sha2::{Digest, Sha256};
 
-use super::facts::{self, NetworkLookup};
-use super::read::identity_request;
+use super::facts::NetworkLookup;
+use super::read::Reading;
 use super::{ClusterContext, demand};
-use crate::identity;
 use crate::launching::digest::hex;
 
 /// The time after which checks with findings, or without an answer from AWS, are repeated.
@@ -31,7 +30,7 @@ const MAX_FINDINGS: usize = 200;
 pub(super) async fn checked(
     cluster: &AWSCluster,
     owner: &Cluster,
-    facts: &facts::Facts,
+    Reading { facts, identity, answers }: &Reading,
     network: &MachineNetwork,
     context: &ClusterContext,
 ) -> Option<PreflightStatus> {
@@ -44,18 +43,13 @@ pub(super) async fn checked(
     let now = context.kubernetes.now();
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let last_check = context.checks.last(uid);
-    if facts.identity.is_err() || !is_known || !is_due(cluster, network, last_check, now) {
-        return last;
-    }
-    let reference = cluster.spec.effective_identity_ref();
-    let request = identity_request(cluster, owner, &reference, context);
-    // If the identity is unusable, IdentityReady shows the reason by the next reconcile.
-    let Ok(identity) = identity::resolve(context.kubernetes.as_ref(), &request).await else {
+    let usable = identity.as_ref().filter(|_| facts.identity.is_ok() && is_known);
+    let Some(identity) = usable.filter(|_| is_due(cluster, network, last_check, now)) else {
         return last;
     };
     let demand = demand(cluster, owner, network, vec![]);
-    let source = (context.facts)(&identity, &demand.region);
-    let facts = source.facts(&demand).await;
+    let source = (context.facts)(identity, &demand.region);
+    let facts = source.facts(&demand, answers).await;
     context.checks.record(uid, now);
     let checked = result(cluster, &facts, now);
     Some(match last {
@@ -113,7 +107,8 @@ fn result(cluster: &AWSCluster, facts: &Facts, now: Timestamp) -> PreflightStatu
 /// The most characters of the object of a finding.
 const MAX_OBJECT_CHARACTERS: usize = 256;
 
-/// The object of a finding. The end of a long text is replaced by its digest, because rule and object identify a finding.
+/// The object of a finding. The end of a long text is replaced by its digest, because rule and object identify a
+/// finding.
 fn object(text: &str) -> String {
     if text.chars().count() <= MAX_OBJECT_CHARACTERS {
         return text.to_owned();

@@ -12,7 +12,7 @@ use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::Subnet;
 use capa_cloud::targets::{Group, TargetKind};
-use capa_cloud::{CloudError, ClusterCloud, ErrorClass, Query};
+use capa_cloud::{Answers, CloudError, ClusterCloud, ErrorClass, Query, ResolvedIdentity};
 
 use super::ClusterContext;
 use super::continued_lookup::ContinuedLookup;
@@ -24,8 +24,24 @@ use super::targets::{self, NamedTargets};
 use super::{resolve, search};
 use crate::identity::{self, IdentityError, IdentityRequest};
 
+/// The reads of one pass: the facts for the status, and what the checks of the infrastructure need not read again.
+pub(super) struct Reading {
+    /// The facts for the status.
+    pub(super) facts: Facts,
+    /// The identity; `None` if its objects do not allow its use, or could not be read.
+    pub(super) identity: Option<ResolvedIdentity>,
+    /// The answers of AWS in this pass.
+    pub(super) answers: Answers,
+}
+
+impl Reading {
+    fn without_aws(facts: Facts, identity: Option<ResolvedIdentity>) -> Self {
+        Self { facts, identity, answers: Answers::default() }
+    }
+}
+
 /// Reads the facts for the status. An incomplete lookup is repeated with increasing intervals.
-pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &ClusterContext) -> Facts {
+pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &ClusterContext) -> Reading {
     let reference = cluster.spec.effective_identity_ref();
     let request = identity_request(cluster, owner, &reference, context);
     let region = match cluster.spec.effective_preflight_mode() {
@@ -43,11 +59,12 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
                 Some(_) => recorded_lookup(cluster, owner).unwrap_or(NetworkLookup::NoIdentity),
                 None => NetworkLookup::Disabled,
             };
-            return Facts { identity: Err(failure), lookup };
+            return Reading::without_aws(Facts { identity: Err(failure), lookup }, None);
         }
     };
     let Some(region) = region else {
-        return Facts { identity: Ok(()), lookup: NetworkLookup::Disabled };
+        let facts = Facts { identity: Ok(()), lookup: NetworkLookup::Disabled };
+        return Reading::without_aws(facts, Some(identity));
     };
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     let key = LookupKey {
@@ -57,20 +74,22 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
     };
     let now = context.kubernetes.uptime();
     if let Some(facts) = context.lookups.get(uid, &key, now, &context.timing) {
-        return facts;
+        return Reading::without_aws(facts, Some(identity));
     }
     let cloud = context.clouds.cluster(&identity, region);
     let answers = context.lookups.continued(uid, &key, now, &context.timing);
     let cloud = ContinuedLookup::new(cloud.as_ref(), answers);
     let facts = ask_aws(cluster, owner, &cloud).await;
+    let (earlier, answers) = cloud.into_answers();
     match (&facts.identity, &facts.lookup) {
         (Ok(()), NetworkLookup::Recorded(..)) => context.lookups.remove(uid),
         (_, lookup) if lookup.rate_limited_for().is_some() => {
-            context.lookups.interrupt(uid, key, now, cloud.answers());
+            let all = earlier.into_iter().chain(answers.clone()).collect();
+            context.lookups.interrupt(uid, key, now, all);
         }
         _ => context.lookups.insert(uid, key, now, &facts),
     }
-    facts
+    Reading { facts, identity: Some(identity), answers }
 }
 
 /// The request for the identity of a cluster.
@@ -139,8 +158,9 @@ fn is_of_port(cluster: &AWSCluster, owner: &Cluster, status: &AWSClusterStatus) 
         || port(status.control_plane_endpoint.as_ref()) == port(published_endpoint(cluster, Some(owner)).as_ref())
 }
 
-/// Makes one describe call each for the subnets, the VPC, the route tables, the security groups, the load balancer and
-/// its targets that the spec declares, after the searches for `spec.discovery`.
+/// Makes one describe call each for the subnets (two if some are not in the VPC of the spec), the VPC, the route
+/// tables, the security groups, the load balancer and its targets that the spec declares, after the searches for
+/// `spec.discovery`.
 pub(super) async fn look_up(
     cloud: &dyn ClusterCloud,
     spec: &AWSClusterSpec,
@@ -210,7 +230,8 @@ async fn look_up_targets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, accoun
 }
 
 /// The declared subnets, as far as AWS has them. A text that is not an id is not looked up, because it may be a
-/// pattern; the status names it.
+/// pattern; the status names it. All subnets of a VPC are looked up by one call, whose answer the checks of the
+/// infrastructure need too; only subnets that are not in the VPC of the spec are looked up by their ids.
 async fn declared_subnets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Result<Vec<Subnet>, CloudError> {
     let declared = spec.subnets().iter();
     let mut ids: Vec<&str> = declared.filter_map(|subnet| subnet.effective_resource_id()).collect();
@@ -218,7 +239,15 @@ async fn declared_subnets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec) -> Re
     if ids.is_empty() {
         return Ok(vec![]);
     }
-    let mut found = cloud.subnets(&Query::filter("subnet-id", ids.iter().copied())).await?;
+    let mut found = match spec.vpc_id().filter(|id| IdKind::Vpc.is_id(id)) {
+        Some(vpc_id) => cloud.subnets(&Query::filter("vpc-id", [vpc_id])).await?,
+        None => vec![],
+    };
+    let is_elsewhere = |id: &&&str| !found.iter().any(|subnet| subnet.id == **id);
+    let elsewhere: Vec<&str> = ids.iter().filter(is_elsewhere).copied().collect();
+    if !elsewhere.is_empty() {
+        found.extend(cloud.subnets(&Query::filter("subnet-id", elsewhere)).await?);
+    }
     found.retain(|subnet| ids.contains(&subnet.id.as_str()));
     Ok(found)
 }

@@ -71,8 +71,8 @@ impl MachineContext {
 
     /// Records a refusal that this process could not record before. A refused attempt has launched nothing, so its
     /// record must not prevent the use of a corrected identity or region. A deletion treats an attempt whose call this
-    /// process has never made like a refused one, because an instance that the record does not name may exist in another
-    /// account.
+    /// process has never made like a refused one, because an instance that the record does not name may exist in
+    /// another account.
     pub(super) fn record_known_refusal(&self, scope: &mut MachineScope) -> Result<(), IllegalTransition> {
         let is_deleted = scope.machine.metadata.deletion_timestamp.is_some();
         let progress = scope.open_token().map(|token| self.remembered(scope, token).progress);
@@ -129,8 +129,8 @@ impl MachineContext {
         }
     }
 
-    /// Remembers a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call is
-    /// due.
+    /// Remembers a permanent error of a call with the inputs of the pass. The flow is then blocked until the next call
+    /// is due.
     pub(super) fn remember_refusal(&self, scope: &MachineScope, blocked: Blocked) -> Blocked {
         match scope.inputs {
             Some(inputs) if blocked.is_refused() => self.remember(scope, inputs, blocked.condition),

@@ -1,9 +1,9 @@
 //! AWSMachine: one EC2 instance, launched at most once and followed until it is gone.
 //!
 //! The network comes from any object that satisfies the network contract; this module names no infrastructure kind.
-//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion), one after the other. A flow
-//! uses plans, lookups and records from the folder of another one; the launch drives the host and the bootstrap data
-//! that precede its call.
+//! This file alone runs the flows (launch, instance, update, elastic_ip, targets, deletion), one after the other. A
+//! flow uses plans, lookups and records from the folder of another one; the launch drives the host and the bootstrap
+//! data that precede its call.
 
 mod bootstrap_data;
 mod context;

@@ -170,8 +170,8 @@ impl SharedReads {
             Some(before) if !is_usable(&shown.outcome) => (before.good_for * 2).min(self.timing.source_retry_cap),
             Some(_) | None => self.timing.source_retry,
         };
-        // An object may wait for several slow reads. The answer of the slowest one is good until the others, if they are
-        // too old by then, have been made again.
+        // An object may wait for several slow reads. The slowest answer stays valid until expired answers of the others
+        // have been fetched again.
         let good_for = good_for.max(read.began.elapsed() * 2);
         let before = before.map(|before| before.read);
         let is_same = |before: &SourceRead| is_same_failure(&before.outcome, &shown.outcome);

@@ -94,8 +94,8 @@ impl Attempts {
 
     /// Begins the call of the attempt, which counts as unanswered from here on, because the pass may be cancelled while
     /// the call is under way. Returns the progress before the call. `None` if the last confirmation of the
-    /// record is too old, for example because the process was suspended: another process may have taken over since then,
-    /// and have decided that nothing was created.
+    /// record is too old, for example because the process was suspended: another process may have taken over since
+    /// then, and have decided that nothing was created.
     pub(crate) fn begin_call(&self, uid: &str, token: &str, now: Moment, timing: &Timing) -> Option<Progress> {
         let before = self.get(uid, token);
         if !is_fresh(before.confirmed_at, now, timing) {

@@ -270,11 +270,11 @@ impl LaunchMemory {
         &self.shortages
     }
 
-    /// Chooses a subnet by the number of `machines`, the machines of the cluster, in each subnet, and by recent lacks of
-    /// capacity. The subnet is reserved at once, so that machines that are placed simultaneously count each other.
+    /// Chooses a subnet by the number of `machines`, the machines of the cluster, in each subnet, and by recent lacks
+    /// of capacity. The subnet is reserved at once, so that machines that are placed simultaneously count each other.
     ///
-    /// A machine keeps its reserved subnet as long as no other subnet suits it better for another reason than the number
-    /// of machines. So the machines are not counted in each of the many passes in which it waits for its turn.
+    /// A machine keeps its reserved subnet as long as no other subnet suits it better for another reason than the
+    /// number of machines. So the machines are not counted in each of the many passes in which it waits for its turn.
     pub(crate) fn place<E>(
         &self,
         query: &SubnetQuery<'_>,

@@ -1,6 +1,7 @@
 //! The facts of checks that services without the Query protocol give, as moto serves them.
 
 use capa_aws::{AccessKey, Options, SessionPool};
+use capa_cloud::Answers;
 use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
 use capa_e2e::aws_proxy::Account;
 use capa_preflight::facts::{Answer, Bucket, Demand, Facts, MachineDemand};
@@ -64,7 +65,7 @@ async fn facts(account: &Account, bucket: &str, key: &str) -> Facts {
         ..Demand::default()
     };
     let pool = SessionPool::new(options, &mut Registry::default()).await;
-    pool.facts(&identity, REGION).facts(&demand).await
+    pool.facts(&identity, REGION).facts(&demand, &Answers::default()).await
 }
 
 fn found(name: &str, is_public: bool) -> Answer<Option<Bucket>> {

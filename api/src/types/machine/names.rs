@@ -49,7 +49,8 @@ impl AWSMachineSpec {
                 && !IdKind::Instance.is_id(id)
             {
                 return Some(format!(
-                    "{field} is {text:?}, which names no EC2 instance: leave it out, it is written once one runs"
+                    "{field} is {text:?}, which names no EC2 instance: remove it; the provider sets it once an \
+                     instance runs"
                 ));
             }
         }

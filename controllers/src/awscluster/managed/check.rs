@@ -136,7 +136,10 @@ fn region(cluster: &AWSCluster) -> Result<&str, (Reason, String)> {
     let recorded = recorded.and_then(|network| network.region.as_deref());
     match (cluster.spec.region(), recorded) {
         (Some(region), Some(recorded)) if region != recorded => {
-            let message = format!("the resources of the cluster are in {recorded}: set spec.region back from {region}");
+            let message = format!(
+                "the resources of the cluster are in {recorded}, and spec.region is {region}: change it back to \
+                 {recorded}"
+            );
             Err((Reason::InvalidSpec, message))
         }
         (Some(region), _) => Ok(region),

@@ -80,7 +80,7 @@ fn takes_from_pool(call: &managed::Call<Id>) -> bool {
 }
 
 fn not_shown(error: &CloudError) -> String {
-    format!("AWS does not show the Elastic IPs, so that nobody knows which ones the cluster has: {error}")
+    format!("the Elastic IPs cannot be read, so those of the cluster are unknown: {error}")
 }
 
 /// The addresses of a kind that may be released, with their ids.

@@ -119,7 +119,8 @@ impl Rules {
             (true, false, false) => Ok(groups),
             (true, true, true) if self.has_nat_gateways => Ok(vec![Origin::NatGateways]),
             (true, true, true) => Err("the cluster has no NAT gateways to admit".to_owned()),
-            _ => Err("ranges, security groups and NAT gateways exclude each other: list a rule for each".to_owned()),
+            _ => Err("ranges, security groups and NAT gateways exclude each other: write a separate rule for each"
+                .to_owned()),
         }
     }
 
@@ -150,15 +151,15 @@ pub(super) fn traffic(protocol: &str, first_port: i64, last_port: i64) -> Result
     Ok(traffic)
 }
 
-/// Whether these are the type and the code of an ICMP message, which the API has in the place of the ports. -1 stands for
-/// all of them, and all types have all codes.
+/// Whether these are the type and the code of an ICMP message, which the API has in the place of the ports. -1 stands
+/// for all of them, and all types have all codes.
 fn type_and_code(kind: i64, code: i64) -> Result<(), String> {
     let is_known = |number: i64| (-1..=255).contains(&number);
     if is_known(kind) && is_known(code) && (kind != -1 || code == -1) {
         return Ok(());
     }
     Err(format!(
-        "{kind} and {code} are no type (fromPort) and code (toPort) of ICMP, which are 0 to 255, or -1 for all"
+        "{kind} (fromPort) and {code} (toPort) are not a type and a code of ICMP, which are 0 to 255, or -1 for all"
     ))
 }
 

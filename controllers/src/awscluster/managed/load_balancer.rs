@@ -209,7 +209,8 @@ fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Pl
     let target = &wanted.target;
     if balancer.kind != NETWORK || balancer.scheme != wanted.scheme {
         let message = format!(
-            "{arn} was created as another one, which AWS does not change: set loadBalancerType and scheme of {} back",
+            "{arn} was created with another type or scheme, which AWS cannot change: restore loadBalancerType and \
+             scheme of {}",
             target.name
         );
         return plan.problem(target, Reason::InvalidSpec, message);

@@ -1,11 +1,16 @@
 //! The checks of the infrastructure: when they run, and what they prevent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
 use capa_api::network::MachineNetwork;
-use capa_preflight::facts::{Answer, Facts, VpcDns};
+use capa_cloud::{Answers, Found, Query, Read};
+use capa_preflight::FactsSource;
+use capa_preflight::facts::{Answer, Demand, Facts, VpcDns};
+use parking_lot::Mutex;
 
 use super::{Pass, Scene, aws_cluster, good_facts, saved_facts};
 
@@ -52,6 +57,35 @@ async fn findings_are_reported_and_hold_nothing_back() {
     assert_eq!(finding.fix, "set enableDnsSupport of the VPC");
     assert!(pass.status().provisioned());
     assert_eq!(pass.condition(ConditionType::Ready), "True/RulesFailing");
+}
+
+/// A source that keeps the answers that its caller knows.
+#[derive(Default)]
+struct Recorder(Mutex<Answers>);
+
+#[async_trait]
+impl FactsSource for Recorder {
+    async fn facts(&self, _: &Demand, known: &Answers) -> Facts {
+        self.0.lock().clone_from(known);
+        good_facts()
+    }
+}
+
+#[tokio::test]
+async fn the_checks_get_what_the_lookup_has_read() {
+    let recorder = Arc::new(Recorder::default());
+    let mut scene = Scene::new();
+    let source = recorder.clone();
+    scene.context.facts = Arc::new(move |_, _| source.clone());
+    let pass = scene.pass(&aws_cluster(NETWORK)).await;
+    let known = recorder.0.lock();
+    let in_vpc = || Query::filter("vpc-id", ["vpc-00000001"]);
+    for read in [Read::Vpcs(in_vpc()), Read::Subnets(in_vpc()), Read::RouteTables(in_vpc())] {
+        assert!(known.contains_key(&read), "{read:?}");
+        let calls = pass.calls.iter().filter(|call| *call == read.action());
+        assert_eq!(calls.count(), 1, "{:?}", pass.calls);
+    }
+    assert!(known.values().any(|found| matches!(found, Found::SecurityGroups(groups) if !groups.is_empty())));
 }
 
 #[tokio::test]

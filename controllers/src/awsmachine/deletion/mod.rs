@@ -201,8 +201,9 @@ pub(super) async fn moved(
 pub(super) fn report_unowned(scope: &mut MachineScope, ids: &[String]) {
     if !ids.is_empty() {
         let message = format!(
-            "the AWSMachine is released, and these instances are left alone, which carry its tags or are named by its \
-             spec: {}; nothing proves that they are its own, so nobody terminates them unless another machine has them",
+            "the AWSMachine is released, and these instances, which carry its tags or are named by its spec, are not \
+             terminated: {}; nothing proves that they are its own, so nobody terminates them unless another machine \
+             has them",
             Ids(ids)
         );
         scope.events.push(EventDraft::warning(Reason::NotOwned.as_str(), message));

@@ -335,7 +335,7 @@ impl Association<'_> {
     /// proven.
     fn released_by_hand(&self, scope: &mut MachineScope, id: &str) -> Blocked {
         scope.status.elastic_ip = Some(Box::new(in_doubt(self.context)));
-        let message = format!("Elastic IP {id} is not there any more: another one is allocated once that is certain");
+        let message = format!("Elastic IP {id} no longer shows: another one is allocated once its absence is proven");
         let interval = self.context.timing.absence_interval();
         Blocked::new(READY.is_false(Reason::NotFound, message), Next::Requeue(interval))
     }
@@ -346,7 +346,7 @@ impl Association<'_> {
     }
 
     fn unconfirmed(&self) -> Blocked {
-        let message = "EC2 was asked for an Elastic IP without an answer, or the status that would tell was lost, and no \
+        let message = "EC2 did not answer a request for an Elastic IP, or the status that recorded it was lost, and no \
                        address shows: it is looked up, and no other one is allocated before its absence is proven";
         let unconfirmed = READY.is_false(Reason::LaunchUnconfirmed, message);
         let interval = self.context.timing.absence_interval();

@@ -96,8 +96,8 @@ fn validate_ownership(
         Ownership::Foreign(reason) => reason,
     };
     let message = format!(
-        "instance {id}, which the spec names, is not this machine's, and is left alone: {reason}; if it is, correct \
-         that (its tags are {}); annotation {}: {id} lets a deletion end without it",
+        "instance {id}, which the spec names, is not this machine's, and is not changed: {reason}; if it belongs to \
+         this machine, correct that (its tags are {}); annotation {}: {id} lets a deletion end without it",
         scope.tags(&location.cluster_tag).described(),
         meta::ABANDON_INSTANCE_ANNOTATION
     );
@@ -221,9 +221,8 @@ async fn absent(
     if !scope.has_run() && context.memory.may_have_later_instance(scope.uid(), &id) {
         follow_newer_attempt(scope, &id, location, context).await?;
     }
-    let message = format!(
-        "instance {id} is not there any more: delete the Machine to replace it, or let a MachineHealthCheck do so"
-    );
+    let message =
+        format!("instance {id} no longer exists: delete the Machine to replace it, or let a MachineHealthCheck do so");
     scope.set_condition(ConditionType::InstanceReady.is_false(Reason::NotFound, message));
     Ok(Observed::Gone(id))
 }

@@ -229,8 +229,8 @@ fn without_capacity(scope: &MachineScope, problem: &Problem, refusals: &BTreeMap
     let refusals = refusals.collect::<Vec<_>>().join("; ");
     let refusals = if refusals.is_empty() { refusals } else { format!(" ({refusals})") };
     let message = format!(
-        "{} for instance type {}{within}{refusals}: it is tried again; machines of another type or with more zones to \
-         choose from may find some",
+        "{} for instance type {}{within}{refusals}: the provider retries; machines of another type or with more zones \
+         to choose from may find some",
         problem.message, spec.instance_type
     );
     ConditionType::InstanceReady.is_false(Reason::InsufficientCapacity, message)

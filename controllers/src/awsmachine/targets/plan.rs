@@ -306,7 +306,7 @@ pub(super) fn access_problem(group: &Group, cluster: &str, access: &TargetAccess
             Some((Reason::Registering, message))
         }
         TargetAccess::Unreadable(error) => {
-            let message = format!("the tags of {group} cannot be read, it is tried again: {error}");
+            let message = format!("the tags of {group} cannot be read, and the provider retries: {error}");
             Some((error.class.reason(), message))
         }
         TargetAccess::Refused(refusal) => Some((Reason::Conflict, refused(group, cluster, refusal))),
