@@ -158,8 +158,8 @@ impl InstanceInformer {
         let record = self.records.entry(id.clone()).or_default();
         let machine = Arc::new(machine.clone());
         record.watchers.push(machine.clone());
-        let (told, observation) = (record.tells(since), record.observation(&id, since));
-        let watch = Watch { id: id.clone(), cluster, since, last_notified: told };
+        let (notified, observation) = (record.notification(since), record.observation(&id, since));
+        let watch = Watch { id: id.clone(), cluster, since, last_notified: notified };
         self.watches.insert(machine, watch);
         self.settle(&id);
         observation
@@ -318,9 +318,9 @@ impl InstanceInformer {
             let Some(watch) = self.watches.get_mut(machine) else {
                 continue;
             };
-            let told = record.tells(watch.since);
-            if watch.last_notified != told {
-                watch.last_notified = told;
+            let notified = record.notification(watch.since);
+            if watch.last_notified != notified {
+                watch.last_notified = notified;
                 self.woken.insert(machine.as_ref().clone());
             }
         }

@@ -195,7 +195,7 @@ impl InstanceInformer {
     fn is_expected(&self, record: &Record) -> bool {
         let undecided = |machine: &Arc<MachineKey>| {
             let watch = self.watches.get(machine);
-            watch.is_some_and(|watch| record.tells(watch.since) == LastNotified::Unknown)
+            watch.is_some_and(|watch| record.notification(watch.since) == LastNotified::Unknown)
         };
         (record.is_alive() && record.listed) || record.watchers.iter().any(undecided)
     }

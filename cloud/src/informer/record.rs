@@ -85,7 +85,7 @@ impl Record {
     }
 
     /// The observation for a machine that has watched the instance since `since`.
-    pub(super) fn tells(&self, since: Epoch) -> LastNotified {
+    pub(super) fn notification(&self, since: Epoch) -> LastNotified {
         match &self.instance {
             Some(_) => LastNotified::Seen(self.version),
             None if self.listing_missed.min(self.lookup_missed) > since => LastNotified::Absent,
@@ -95,7 +95,7 @@ impl Record {
 
     /// The observation with the instance itself, for a machine that has watched since `since`.
     pub(super) fn observation(&self, id: &str, since: Epoch) -> Observation {
-        match (&self.instance, self.tells(since)) {
+        match (&self.instance, self.notification(since)) {
             (Some(kept), _) => Observation::Seen(Arc::new(kept.instance(id))),
             (None, LastNotified::Absent) => Observation::Absent,
             (None, LastNotified::Seen(_) | LastNotified::Unknown) => Observation::Unknown,

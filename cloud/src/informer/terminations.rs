@@ -80,7 +80,7 @@ struct Request {
     /// The error of the last call.
     failure: Option<CloudError>,
     /// Whether the machine has received the error.
-    told: bool,
+    reported: bool,
     /// Whether AWS has refused a call for this instance alone. Such an instance never shares a call again, because its
     /// batch would be split again at each repetition.
     is_refused_alone: bool,
@@ -118,9 +118,9 @@ impl Terminations {
         now: Duration,
     ) -> Result<(), CloudError> {
         let request = self.requests.entry(id.to_owned()).or_default();
-        if let Some(failure) = request.failure.clone().filter(|_| !request.told) {
+        if let Some(failure) = request.failure.clone().filter(|_| !request.reported) {
             // A machine that receives the error for the first time decides when to submit again.
-            request.told = true;
+            request.reported = true;
             return Err(failure);
         }
         let answer = request.failure.clone().map_or(Ok(()), Err);
@@ -199,7 +199,7 @@ impl Terminations {
             request.is_refused_alone |= may_concern_one;
             if request.failure.as_ref() != Some(error) {
                 request.failure = Some(error.clone());
-                request.told = false;
+                request.reported = false;
                 news.insert(id);
             }
         }

@@ -45,7 +45,7 @@ impl ActionLimiter {
             tokens.charge(request.instances, now);
             return Ok(());
         }
-        queue.told(request, now + wait);
+        queue.promise(request, now + wait);
         Err(wait)
     }
 

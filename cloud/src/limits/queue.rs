@@ -62,7 +62,7 @@ struct Waiting {
     instances: u64,
     /// The time of the caller's first request.
     asked: Duration,
-    /// The time at which the caller was told to come back, or at which its turn came.
+    /// The time at which the caller was promised its turn, or at which its turn came.
     turn: Duration,
     /// Whether the caller's turn has come. Its tokens are taken, and it keeps its place until the call is made.
     is_granted: bool,
@@ -142,8 +142,8 @@ impl Queue {
         }
     }
 
-    /// Records the time at which a caller was told to come back.
-    pub(super) fn told(&mut self, request: &CallRequest, turn: Duration) {
+    /// Records the time at which a caller is promised its turn.
+    pub(super) fn promise(&mut self, request: &CallRequest, turn: Duration) {
         let lines = self.lines_mut(request);
         let line = lines.and_then(|lines| lines.by_flow.get_mut(&request.flow));
         if let Some(waiting) = line.and_then(|line| line.waiting_mut(&request.caller)) {

@@ -118,7 +118,7 @@ impl GroupState {
         }
         let state = self.state(&key, timing, now);
         if let Some(member) = self.members.get_mut(&key) {
-            member.told = state.clone();
+            member.last_notified = state.clone();
         }
         state
     }
@@ -157,7 +157,7 @@ impl GroupState {
             member.is_leaving()
                 && !member.is_done
                 && !matches!(
-                    member.told,
+                    member.last_notified,
                     RegistrationState::Out | RegistrationState::Overdue | RegistrationState::Unsuitable(_)
                 )
         })
@@ -449,19 +449,19 @@ impl GroupState {
         }
     }
 
-    /// Updates the states that the members were told, and returns the machines whose state has changed.
+    /// Updates the states of which the members were last notified, and returns the machines whose state has changed.
     pub(super) fn news(&mut self, timing: &Timing, now: Duration) -> BTreeSet<MachineKey> {
         let keys: Vec<MemberKey> = self.members.keys().cloned().collect();
         let mut news = BTreeSet::from_iter(self.answered(timing, now));
         for key in keys {
             let state = self.state(&key, timing, now);
             if let Some(member) = self.members.get_mut(&key)
-                && member.told != state
+                && member.last_notified != state
             {
                 if matches!(state, RegistrationState::Registered { .. }) && !state.is_healthy() {
                     self.settles_until = now + timing.target_settling;
                 }
-                member.told = state;
+                member.last_notified = state;
                 news.insert(key.0);
             }
         }

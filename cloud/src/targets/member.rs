@@ -47,8 +47,8 @@ pub(super) struct Member {
     pub(super) failures: u32,
     /// The earliest time of the next write.
     pub(super) not_before: Duration,
-    /// The state that the machine was told last. A change wakes the machine.
-    pub(super) told: RegistrationState,
+    /// The state of which the machine was last notified. A change wakes the machine.
+    pub(super) last_notified: RegistrationState,
 }
 
 impl Member {
@@ -68,7 +68,7 @@ impl Member {
             failure: None,
             failures: 0,
             not_before: now,
-            told: RegistrationState::Unknown,
+            last_notified: RegistrationState::Unknown,
         }
     }
 

@@ -32,11 +32,11 @@ pub(super) async fn store_with_conditions(
 /// is stored before the finalizer, because an AWSMachine with the finalizer and without a record counts as restored or
 /// moved.
 pub(super) fn plan_launch(scope: &mut MachineScope) -> Result<(), IllegalTransition> {
-    let tells_of_launch = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
+    let may_have_launched = meta::has_finalizer(&scope.machine.metadata, meta::MACHINE_FINALIZER)
         || scope.machine.instance_id().is_some()
         || matches!(AdoptAnnotation::of(&scope.machine), AdoptAnnotation::Instance(_))
         || location::account_of_lost_attempt(&scope.machine, &scope.status).is_some();
-    if tells_of_launch || scope.status.launch.is_some() {
+    if may_have_launched || scope.status.launch.is_some() {
         return Ok(());
     }
     scope.record_launch(LaunchEvent::Planned)

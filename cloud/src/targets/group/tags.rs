@@ -28,7 +28,7 @@ pub(super) struct KnownTags {
 struct Applicant {
     user: TargetUser,
     /// The last answer to the machine, which is woken when the answer changes.
-    told: TargetAccess,
+    last_answer: TargetAccess,
 }
 
 impl KnownTags {
@@ -92,13 +92,13 @@ impl GroupState {
         timing: &Timing,
         now: Duration,
     ) -> TargetAccess {
-        let told = self.tags.access(user, timing, now);
-        if told != TargetAccess::Granted {
+        let answer = self.tags.access(user, timing, now);
+        if answer != TargetAccess::Granted {
             self.due = Some(Duration::ZERO);
         }
-        let applicant = Applicant { user: user.clone(), told: told.clone() };
+        let applicant = Applicant { user: user.clone(), last_answer: answer.clone() };
         self.tags.applicants.insert(machine.clone(), applicant);
-        told
+        answer
     }
 
     /// Whether a write for the member needs access to the group: the write would register the member, or would
@@ -148,7 +148,7 @@ impl GroupState {
     fn is_asked(&self, timing: &Timing, now: Duration) -> bool {
         let mut applicants = self.tags.applicants.values();
         let asks = |applicant: &Applicant| {
-            applicant.told != TargetAccess::Granted
+            applicant.last_answer != TargetAccess::Granted
                 && self.tags.access(&applicant.user, timing, now) != TargetAccess::Granted
         };
         let mut members = self.members.values();
@@ -178,15 +178,15 @@ impl GroupState {
     /// The machines whose answer has changed.
     pub(super) fn answered(&mut self, timing: &Timing, now: Duration) -> Vec<MachineKey> {
         let asking = self.tags.applicants.iter();
-        let asking = asking.filter(|(_, applicant)| applicant.told != TargetAccess::Granted);
+        let asking = asking.filter(|(_, applicant)| applicant.last_answer != TargetAccess::Granted);
         let news = asking.filter_map(|(machine, applicant)| {
             let access = self.tags.access(&applicant.user, timing, now);
-            (access != applicant.told).then(|| (machine.clone(), access))
+            (access != applicant.last_answer).then(|| (machine.clone(), access))
         });
         let news: Vec<(MachineKey, TargetAccess)> = news.collect();
         for (machine, access) in &news {
             if let Some(applicant) = self.tags.applicants.get_mut(machine) {
-                applicant.told = access.clone();
+                applicant.last_answer = access.clone();
             }
         }
         news.into_iter().map(|(machine, _)| machine).collect()

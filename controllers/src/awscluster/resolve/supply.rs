@@ -36,12 +36,12 @@ pub(super) fn of_subnets(spec: &AWSClusterSpec, network: &MachineNetwork, lookup
     let declares = |role| are_named || discovery.subnets.iter().any(|entry| entry.serves(role));
     let usable = || network.subnets.iter().filter(|subnet| !subnet.is_edge());
     let supply = supply(declares, |role| usable().any(|subnet| subnet.serves(role)));
-    let is_doubtful = match supply {
+    let needs_lookup = match supply {
         Supply::Usable | Supply::OneRole => usable().all(|subnet| subnet.availability_zone.is_none()),
         Supply::Unusable => !are_named,
         Supply::Unverified | Supply::Undeclared => false,
     };
-    if is_doubtful && lookup.is_unanswered() {
+    if needs_lookup && lookup.is_unanswered() {
         return Supply::Unverified;
     }
     supply

@@ -113,10 +113,10 @@ pub(in crate::awsmachine) fn never_launched_evidence(
 ) -> NeverLaunchedEvidence {
     let status = machine.status.as_ref();
     let is_annotated = owner.is_some() && matches!(AdoptAnnotation::of(machine), AdoptAnnotation::Instance(_));
-    if is_annotated || status.is_some_and(tells_of_instance) || owner.is_some_and(has_instance) {
+    if is_annotated || status.is_some_and(had_instance) || owner.is_some_and(has_instance) {
         return NeverLaunchedEvidence::Refuted;
     }
-    if status.is_some_and(tells_of_ended_instance) {
+    if status.is_some_and(ended_instance) {
         return NeverLaunchedEvidence::WithOneLookup;
     }
     let metadata = &machine.metadata;
@@ -131,7 +131,7 @@ pub(in crate::awsmachine) fn never_launched_evidence(
     }
 }
 
-fn tells_of_instance(status: &AWSMachineStatus) -> bool {
+fn had_instance(status: &AWSMachineStatus) -> bool {
     conditions::holds(&status.conditions, ConditionType::InstanceReady)
         || status.has_run == Some(true)
         || status.provisioned()
@@ -139,7 +139,7 @@ fn tells_of_instance(status: &AWSMachineStatus) -> bool {
 }
 
 /// Whether an instance of the machine was terminated, or has been in a target.
-fn tells_of_ended_instance(status: &AWSMachineStatus) -> bool {
+fn ended_instance(status: &AWSMachineStatus) -> bool {
     !status.submitted_terminations.is_empty() || !status.targets.is_empty()
 }
 

@@ -174,8 +174,8 @@ fn untagged(scope: &MachineScope, instance: &Instance, proof: Proved, location: 
 /// unverified reference and an instance that the launch record proves are compared. Otherwise anybody who may write the
 /// reference could have the instance tagged with the name of another Machine.
 fn renamed_owner<'a>(scope: &'a MachineScope, instance: &'a Instance, proof: Proved) -> Option<(&'a str, &'a str)> {
-    let is_doubtful = proof == Proved::Recorded && scope.owners.machine.is_err();
-    let named = meta::owner_machine_name(&scope.machine.metadata).filter(|_| is_doubtful)?;
+    let lacks_owner = proof == Proved::Recorded && scope.owners.machine.is_err();
+    let named = meta::owner_machine_name(&scope.machine.metadata).filter(|_| lacks_owner)?;
     let tag = instance.tags.get(meta::MACHINE_NAME_TAG)?;
     (*tag != meta::machine_name_tag_value(scope.namespace(), named)).then_some((named, tag))
 }
