@@ -8,7 +8,7 @@ use capa_cloud::ec2::{InternetGateway, NatGateway, RouteTable, SecurityGroup, Su
 use capa_cloud::elb::{ClassicLoadBalancer, Listener, LoadBalancer, TargetGroup};
 use capa_cloud::managed::{Answer, Call, Observed, Scope};
 use capa_cloud::{CloudError, ElasticIp};
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::behaviour::Behaviour;
 use crate::contents::Contents;
@@ -49,6 +49,10 @@ impl FakeAccount {
     pub fn fork(&self) -> Self {
         let state = self.state.lock().clone();
         Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub(crate) fn ec2(&self) -> MappedMutexGuard<'_, Ec2> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.ec2)
     }
 
     /// Changes the behaviour of the account.

@@ -20,6 +20,7 @@ mod contents;
 mod ec2;
 mod elb;
 mod faults;
+mod filters;
 mod journal;
 pub mod machines;
 mod managed;
@@ -34,5 +35,6 @@ pub use contents::{
     LoadBalancerContents, NatGatewayContents, RouteTableContents, RuleContents, SecurityGroupContents, SubnetContents,
     TargetGroupContents, VpcContents,
 };
+pub use ec2::PublishedImage;
 pub use faults::Fault;
 pub use journal::Entry;

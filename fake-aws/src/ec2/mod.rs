@@ -1,7 +1,10 @@
 //! EC2's rules over the resources of an account: one file for each resource.
 
 mod elastic_ip;
+mod image;
+mod instance_type;
 mod internet_gateway;
+mod key_pair;
 mod nat_gateway;
 mod network_interface;
 mod route_table;
@@ -10,19 +13,20 @@ mod subnet;
 mod tag;
 mod vpc;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, InternetGateway, Observed, RouteTable, Subnet, Vpc};
 use capa_cloud::managed::{self, Answer, Repeat, Scope, Seen};
-use capa_cloud::{CloudError, ElasticIp, ErrorClass};
+use capa_cloud::{CloudError, ElasticIp, ErrorClass, InstanceType};
 use ipnet::Ipv4Net;
 
 use crate::behaviour::Behaviour;
 use crate::faults::refusal;
 
+pub use image::PublishedImage;
 pub(crate) use security_group::is_untouched;
 pub(crate) use tag::with_tags;
 
@@ -49,6 +53,9 @@ pub(crate) struct Ec2 {
     security_groups: BTreeMap<String, Resource<security_group::Body>>,
     /// By the ARN of the load balancer, the DNS name of a Classic Load Balancer, or the id of an interface by hand.
     interfaces: BTreeMap<String, network_interface::Interfaces>,
+    images: BTreeMap<String, PublishedImage>,
+    instance_types: BTreeMap<String, InstanceType>,
+    key_pairs: BTreeSet<String>,
 }
 
 /// A resource with its age.
@@ -157,12 +164,16 @@ impl Ec2 {
             observed.subnets = subnets.into();
             let gateways = self.describe("DescribeNatGateways", |ec2| Ok(ec2.shown_nat_gateways(vpc)));
             observed.nat_gateways = gateways.into();
-            let tables = self.describe("DescribeRouteTables", |ec2| Ok(ec2.shown_route_tables(vpc)));
+            let tables =
+                self.describe("DescribeRouteTables", |ec2| Ok(ec2.shown_route_tables(|shown| shown.vpc_id == *vpc)));
             observed.route_tables = tables.into();
-            let groups = self.describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(vpc)));
+            let groups = self
+                .describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(|shown| shown.vpc_id == *vpc)));
             observed.security_groups = groups.into();
             if scope.network_interfaces {
-                let interfaces = self.describe("DescribeNetworkInterfaces", |ec2| Ok(ec2.shown_interfaces(vpc)));
+                let interfaces = self.describe("DescribeNetworkInterfaces", |ec2| {
+                    Ok(ec2.shown_interfaces(|shown| shown.vpc_id == *vpc))
+                });
                 observed.network_interfaces = interfaces.into();
             }
         }
@@ -239,6 +250,19 @@ impl Ec2 {
         *count = count.saturating_add(1);
     }
 
+    /// Removes a resource by hand, and says whether there was one.
+    pub(crate) fn remove(&mut self, id: &str) -> bool {
+        match id.split_once('-').map(|(kind, _)| kind) {
+            Some("vpc") => self.remove_vpc(id),
+            Some("subnet") => self.remove_subnet(id),
+            Some("sg") => self.remove_security_group(id),
+            Some("rtb") => self.remove_route_table(id),
+            Some("eni") => self.remove_network_interface(id),
+            Some("ami") => self.remove_image(id),
+            _ => false,
+        }
+    }
+
     /// An id that no resource had before. Ids count up over all kinds, so their order is the order of creation.
     fn next_id(&mut self, prefix: &str) -> String {
         format!("{prefix}-{:08x}", self.next_number())
@@ -295,6 +319,10 @@ fn only_id(vpcs: &[Vpc]) -> Option<String> {
         [vpc] => Some(vpc.id.clone()),
         _ => None,
     }
+}
+
+fn cloned<T: Clone>(found: Vec<&T>) -> Vec<T> {
+    found.into_iter().cloned().collect()
 }
 
 /// An IPv4 range in the form in which EC2 stores it: without the bits of a host.

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use capa_cloud::ec2::NetworkInterface;
+use capa_cloud::{CloudError, Query};
 
-use super::Ec2;
+use super::{Ec2, cloned};
+use crate::filters::{Tags, select};
+
+/// Interfaces have no tags here.
+static NO_TAGS: Tags = Tags::new();
 
 /// The network interfaces of one load balancer, or one interface that a test added by hand.
 #[derive(Clone, Debug, Default)]
@@ -30,13 +35,25 @@ impl Ec2 {
     }
 
     /// Whether there are such interfaces.
-    pub(super) fn has_interface(&self, selects: impl Fn(&NetworkInterface) -> bool) -> bool {
+    pub(crate) fn has_interface(&self, selects: impl Fn(&NetworkInterface) -> bool) -> bool {
         self.living_interfaces().any(selects)
     }
 
-    /// The interfaces in a VPC, as EC2 shows them.
-    pub(super) fn shown_interfaces(&self, vpc: &str) -> Vec<NetworkInterface> {
-        let shown = self.living_interfaces().filter(|interface| interface.vpc_id == vpc);
+    /// DescribeNetworkInterfaces, all pages.
+    pub(crate) fn describe_network_interfaces(&self, query: &Query) -> Result<Vec<NetworkInterface>, CloudError> {
+        let known = ["network-interface-id", "subnet-id"];
+        let shown = self.shown_interfaces(|_| true);
+        let things = shown.iter().map(|interface| (interface, &NO_TAGS));
+        select("DescribeNetworkInterfaces", query, &known, things, |interface, filter| match filter {
+            "network-interface-id" => vec![interface.id.clone()],
+            _ => vec![interface.subnet_id.clone()],
+        })
+        .map(cloned)
+    }
+
+    /// The interfaces, as EC2 shows them.
+    pub(super) fn shown_interfaces(&self, selects: impl Fn(&NetworkInterface) -> bool) -> Vec<NetworkInterface> {
+        let shown = self.living_interfaces().filter(|interface| selects(interface));
         let owner_id = &self.behaviour.account_id;
         shown.map(|interface| NetworkInterface { owner_id: owner_id.clone(), ..interface.clone() }).collect()
     }
@@ -59,9 +76,15 @@ impl Ec2 {
     /// Adds an interface to a subnet that exists.
     pub(crate) fn add_network_interface(&mut self, subnet: &str, groups: &[&str], description: &str) -> String {
         let id = self.next_id("eni");
+        self.put_network_interface(&id, subnet, groups, description);
+        id
+    }
+
+    /// Adds an interface with an id of the caller's choice to a subnet that exists.
+    pub(crate) fn put_network_interface(&mut self, id: &str, subnet: &str, groups: &[&str], description: &str) {
         let subnets = self.all_subnets().into_iter();
         let interfaces = subnets.filter(|known| known.id == subnet).map(|subnet| NetworkInterface {
-            id: id.clone(),
+            id: id.to_owned(),
             vpc_id: subnet.vpc_id,
             subnet_id: subnet.id,
             availability_zone: subnet.zone,
@@ -70,8 +93,7 @@ impl Ec2 {
             ..NetworkInterface::default()
         });
         let interfaces = interfaces.collect();
-        self.set_interfaces(&id, interfaces);
-        id
+        self.set_interfaces(id, interfaces);
     }
 
     pub(crate) fn remove_network_interface(&mut self, id: &str) -> bool {

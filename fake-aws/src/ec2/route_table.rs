@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use capa_api::common::Tags;
-use capa_cloud::CloudError;
 use capa_cloud::ec2::route_table::{Call, NewRouteTarget};
 use capa_cloud::ec2::{NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget};
 use capa_cloud::managed::Answer;
+use capa_cloud::{CloudError, Query};
 
-use super::{Ec2, Resource, parsed_range};
+use super::{Ec2, Resource, cloned, parsed_range};
+use crate::filters::select;
 
 impl Ec2 {
     pub(super) fn call_route_table(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
@@ -192,15 +193,27 @@ impl Ec2 {
         }
     }
 
-    pub(super) fn shown_route_tables(&self, vpc: &str) -> Vec<RouteTable> {
-        let tables = self.route_tables.values();
-        let of_vpc = tables.filter(|resource| resource.body.vpc_id == vpc);
-        let shown = of_vpc.filter(|resource| self.is_shown(resource));
+    /// DescribeRouteTables, all pages.
+    pub(crate) fn describe_route_tables(&self, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
+        let known = ["route-table-id", "vpc-id", "association.main", "association.subnet-id"];
+        let shown = self.shown_route_tables(|_| true);
+        let things = shown.iter().map(|table| (table, &table.tags));
+        select("DescribeRouteTables", query, &known, things, |table, filter| match filter {
+            "route-table-id" => vec![table.id.clone()],
+            "vpc-id" => vec![table.vpc_id.clone()],
+            "association.main" => vec![table.is_main.to_string()],
+            _ => table.associations.iter().map(|association| association.subnet_id.clone()).collect(),
+        })
+        .map(cloned)
+    }
+
+    pub(super) fn shown_route_tables(&self, selects: impl Fn(&RouteTable) -> bool) -> Vec<RouteTable> {
+        let shown = self.route_tables.values().filter(|resource| self.is_shown(resource));
         let views = shown.map(|resource| RouteTable {
             tags: self.shown_tags(resource, &resource.body.tags),
             ..self.view_route_table(&resource.body)
         });
-        views.collect()
+        views.filter(selects).collect()
     }
 
     /// A route table with a local route for each range of its VPC.
@@ -220,9 +233,13 @@ impl Ec2 {
 
     pub(crate) fn add_route_table(&mut self, vpc: &str, tags: Tags) -> String {
         let id = self.next_id("rtb");
-        let body = new_table(&id, vpc, tags);
-        self.route_tables.insert(id.clone(), Resource::by_hand(body));
+        self.put_route_table(new_table(&id, vpc, tags));
         id
+    }
+
+    /// Adds a route table with an id of the caller's choice, or replaces the one with this id.
+    pub(crate) fn put_route_table(&mut self, table: RouteTable) {
+        self.route_tables.insert(table.id.clone(), Resource::by_hand(table));
     }
 
     /// The route table without its local routes, for a change by hand.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use capa_api::common::Tags;
-use capa_cloud::CloudError;
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
 use capa_cloud::managed::Answer;
+use capa_cloud::{CloudError, Query};
 use ipnet::Ipv6Net;
 
-use super::{Ec2, Resource, parsed_range};
+use super::{Ec2, Resource, cloned, parsed_range};
+use crate::filters::select;
 
 /// The name of the group that each VPC has from its creation.
 const DEFAULT: &str = "default";
@@ -193,15 +194,26 @@ impl Ec2 {
         self.security_groups.retain(|_, group| group.body.group.vpc_id != vpc);
     }
 
-    pub(super) fn shown_security_groups(&self, vpc: &str) -> Vec<SecurityGroup> {
-        let groups = self.security_groups.values();
-        let of_vpc = groups.filter(|resource| resource.body.group.vpc_id == vpc);
-        let shown = of_vpc.filter(|resource| self.is_shown(resource));
+    /// DescribeSecurityGroups, all pages.
+    pub(crate) fn describe_security_groups(&self, query: &Query) -> Result<Vec<SecurityGroup>, CloudError> {
+        let known = ["group-id", "group-name", "vpc-id"];
+        let shown = self.shown_security_groups(|_| true);
+        let things = shown.iter().map(|group| (group, &group.tags));
+        select("DescribeSecurityGroups", query, &known, things, |group, filter| match filter {
+            "group-id" => vec![group.id.clone()],
+            "group-name" => vec![group.name.clone()],
+            _ => vec![group.vpc_id.clone()],
+        })
+        .map(cloned)
+    }
+
+    pub(super) fn shown_security_groups(&self, selects: impl Fn(&SecurityGroup) -> bool) -> Vec<SecurityGroup> {
+        let shown = self.security_groups.values().filter(|resource| self.is_shown(resource));
         let views = shown.map(|resource| SecurityGroup {
             tags: self.shown_tags(resource, &resource.body.group.tags),
             ..resource.body.group.clone()
         });
-        views.collect()
+        views.filter(selects).collect()
     }
 }
 
@@ -219,9 +231,14 @@ impl Ec2 {
 
     pub(crate) fn add_security_group(&mut self, vpc: &str, name: &str, tags: Tags) -> String {
         let id = self.next_id("sg");
-        let body = Body { group: new_group(&id, vpc, name, tags), description: String::new() };
-        self.security_groups.insert(id.clone(), Resource::by_hand(body));
+        self.put_security_group(&id, vpc, name, tags);
         id
+    }
+
+    /// Adds a security group with an id of the caller's choice.
+    pub(crate) fn put_security_group(&mut self, id: &str, vpc: &str, name: &str, tags: Tags) {
+        let body = Body { group: new_group(id, vpc, name, tags), description: String::new() };
+        self.security_groups.insert(id.to_owned(), Resource::by_hand(body));
     }
 
     /// The security group, for a change by hand.

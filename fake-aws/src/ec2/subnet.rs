@@ -1,13 +1,14 @@
 //! Subnets.
 
 use capa_api::common::{HostnameType, Tags};
-use capa_cloud::CloudError;
 use capa_cloud::ec2::Subnet;
 use capa_cloud::ec2::subnet::{Attribute, Call};
 use capa_cloud::managed::Answer;
+use capa_cloud::{CloudError, Query};
 use ipnet::Ipv4Net;
 
-use super::{Ec2, Resource, is_allowed_size, parsed_range};
+use super::{Ec2, Resource, cloned, is_allowed_size, parsed_range};
+use crate::filters::select;
 
 impl Ec2 {
     pub(super) fn call_subnet(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
@@ -82,6 +83,19 @@ impl Ec2 {
         views.filter(selects).collect()
     }
 
+    /// DescribeSubnets, all pages.
+    pub(crate) fn describe_subnets(&self, query: &Query) -> Result<Vec<Subnet>, CloudError> {
+        let known = ["subnet-id", "vpc-id", "availability-zone"];
+        let shown = self.shown_subnets(|_| true);
+        let things = shown.iter().map(|subnet| (subnet, &subnet.tags));
+        select("DescribeSubnets", query, &known, things, |subnet, filter| match filter {
+            "subnet-id" => vec![subnet.id.clone()],
+            "vpc-id" => vec![subnet.vpc_id.clone()],
+            _ => vec![subnet.zone.clone()],
+        })
+        .map(cloned)
+    }
+
     fn view_subnet(&self, resource: &Resource<Subnet>) -> Subnet {
         Subnet { state: self.network_state(resource), ..resource.body.clone() }
     }
@@ -96,9 +110,14 @@ impl Ec2 {
 
     pub(crate) fn add_subnet(&mut self, vpc: &str, cidr_block: &str, zone: &str, tags: Tags) -> String {
         let id = self.next_id("subnet");
-        let body = new_subnet(&id, vpc, cidr_block, zone, tags);
-        self.subnets.insert(id.clone(), Resource::by_hand(body));
+        self.put_subnet(&id, vpc, cidr_block, zone, tags);
         id
+    }
+
+    /// Adds a subnet with an id of the caller's choice.
+    pub(crate) fn put_subnet(&mut self, id: &str, vpc: &str, cidr_block: &str, zone: &str, tags: Tags) {
+        let body = new_subnet(id, vpc, cidr_block, zone, tags);
+        self.subnets.insert(id.to_owned(), Resource::by_hand(body));
     }
 
     /// The subnet, for a change by hand.

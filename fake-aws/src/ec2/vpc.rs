@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use capa_api::common::Tags;
-use capa_cloud::CloudError;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 use capa_cloud::ec2::{Vpc, VpcDns};
 use capa_cloud::managed::Answer;
+use capa_cloud::{CloudError, Query};
 
 use ipnet::Ipv4Net;
 
 use super::subnet::overlap;
-use super::{Ec2, Resource, is_allowed_size, parsed_range};
+use super::{Ec2, Resource, cloned, is_allowed_size, parsed_range};
+use crate::filters::select;
 
 /// The most IPv4 ranges of a VPC, unless AWS has raised the quota.
 const MAX_RANGES: usize = 5;
@@ -139,6 +140,17 @@ impl Ec2 {
         views.filter(selects).collect()
     }
 
+    /// DescribeVpcs, all pages.
+    pub(crate) fn describe_vpcs(&self, query: &Query) -> Result<Vec<Vpc>, CloudError> {
+        let shown = self.shown_vpcs(|_| true);
+        let things = shown.iter().map(|vpc| (vpc, &vpc.tags));
+        select("DescribeVpcs", query, &["vpc-id", "cidr"], things, |vpc, filter| match filter {
+            "vpc-id" => vec![vpc.id.clone()],
+            _ => vpc.cidr_blocks.iter().take(1).cloned().collect(),
+        })
+        .map(cloned)
+    }
+
     /// Both attributes. EC2 shows one in an answer, so these are two calls.
     pub(super) fn describe_dns(&mut self, vpc: &str) -> Result<VpcDns, CloudError> {
         const ACTION: &str = "DescribeVpcAttribute";
@@ -178,9 +190,14 @@ impl Ec2 {
 
     pub(crate) fn add_vpc(&mut self, cidr_block: &str, tags: Tags) -> String {
         let id = self.next_id("vpc");
-        let body = Body::new(id.clone(), cidr_block.to_owned(), tags);
-        self.insert_vpc(&id, Resource::by_hand(body));
+        self.put_vpc(&id, cidr_block, tags);
         id
+    }
+
+    /// Adds a VPC with an id of the caller's choice.
+    pub(crate) fn put_vpc(&mut self, id: &str, cidr_block: &str, tags: Tags) {
+        let body = Body::new(id.to_owned(), cidr_block.to_owned(), tags);
+        self.insert_vpc(id, Resource::by_hand(body));
     }
 
     /// The VPC, for a change by hand.

@@ -125,13 +125,13 @@ impl<'a> Client<'a> {
     /// DescribeVpcs, all pages.
     pub fn describe_vpcs(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Vpc>, CloudError> {
         let (region, _) = self.enter(now, "DescribeVpcs", 0)?;
-        region.infrastructure.describe_vpcs(query)
+        region.network.ec2().describe_vpcs(query)
     }
 
     /// DescribeSubnets, all pages.
     pub fn describe_subnets(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Subnet>, CloudError> {
         let (region, _) = self.enter(now, "DescribeSubnets", 0)?;
-        region.infrastructure.describe_subnets(query)
+        region.network.ec2().describe_subnets(query)
     }
 
     /// DescribeSecurityGroups, all pages.
@@ -141,13 +141,13 @@ impl<'a> Client<'a> {
         query: &Query,
     ) -> Result<Vec<SecurityGroup>, CloudError> {
         let (region, _) = self.enter(now, "DescribeSecurityGroups", 0)?;
-        region.infrastructure.describe_security_groups(query)
+        region.network.ec2().describe_security_groups(query)
     }
 
     /// DescribeRouteTables, all pages.
     pub fn describe_route_tables(&mut self, now: Timestamp, query: &Query) -> Result<Vec<RouteTable>, CloudError> {
         let (region, _) = self.enter(now, "DescribeRouteTables", 0)?;
-        region.infrastructure.describe_route_tables(query)
+        region.network.ec2().describe_route_tables(query)
     }
 
     /// DescribeNetworkInterfaces of the interfaces that tests have added, all pages.
@@ -157,7 +157,7 @@ impl<'a> Client<'a> {
         query: &Query,
     ) -> Result<Vec<NetworkInterface>, CloudError> {
         let (region, _) = self.enter(now, "DescribeNetworkInterfaces", 0)?;
-        let mut found = region.infrastructure.describe_network_interfaces(query)?;
+        let mut found = region.network.ec2().describe_network_interfaces(query)?;
         for interface in &mut found {
             interface.instance_id = region.attached_to(now, &interface.id);
         }
@@ -167,22 +167,20 @@ impl<'a> Client<'a> {
     /// DescribeImages, all pages.
     pub fn describe_images(&mut self, now: Timestamp, query: &Query) -> Result<Vec<Image>, CloudError> {
         let (region, _) = self.enter(now, "DescribeImages", 0)?;
-        region.infrastructure.describe_images(query)
+        region.network.ec2().describe_images(query)
     }
 
     /// GetParameter of a parameter of AWS's own.
     pub fn public_parameter(&mut self, now: Timestamp, name: &str) -> Result<String, CloudError> {
         let (region, _) = self.enter(now, "GetParameter", 0)?;
-        let value = region.infrastructure.public_parameter(name);
+        let value = region.parameters.get(name).cloned();
         value.ok_or_else(|| CloudError::answered("GetParameter", "ParameterNotFound", ""))
     }
 
     /// DescribeInstanceTypes with the name of one as the filter.
     pub fn instance_type(&mut self, now: Timestamp, name: &str) -> Result<InstanceType, CloudError> {
-        const ACTION: &str = "DescribeInstanceTypes";
-        let (region, _) = self.enter(now, ACTION, 0)?;
-        let found = region.infrastructure.instance_type(name);
-        found.ok_or_else(|| CloudError::not_found(ACTION, format!("there is no instance type {name}")))
+        let (region, _) = self.enter(now, "DescribeInstanceTypes", 0)?;
+        region.network.ec2().describe_instance_type(name)
     }
 
     /// DescribeLoadBalancers and DescribeListeners of the second generation, by name. `None` if no load balancer has

@@ -38,7 +38,7 @@ impl Client<'_> {
         let known = region.live_addresses().filter(|address| address.visible_from <= now);
         let shown: Vec<ElasticIp> = known.map(|address| region.shown_address(now, address)).collect();
         let things = shown.iter().map(|address| (address, &address.tags));
-        let found = super::filters::select(ACTION, query, &FILTERS, things, |address, filter| {
+        let found = crate::filters::select(ACTION, query, &FILTERS, things, |address, filter| {
             let value = match filter {
                 "allocation-id" => Some(address.allocation_id.clone()),
                 "public-ip" => Some(address.public_ip.clone()),

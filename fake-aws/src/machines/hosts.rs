@@ -36,7 +36,7 @@ impl Client<'_> {
         }
         let known = region.hosts.iter().filter(|host| host.visible_from <= now);
         let things = known.map(|host| (host, &host.request.tags));
-        let found = super::filters::select(ACTION, query, &FILTERS, things, |host, filter| host.filter_values(filter))?;
+        let found = crate::filters::select(ACTION, query, &FILTERS, things, |host, filter| host.filter_values(filter))?;
         Ok(found.into_iter().map(AllocatedHost::shown).collect())
     }
 

@@ -58,9 +58,7 @@ impl Region {
         request: &LaunchRequest,
     ) -> Result<Instance, CloudError> {
         check_form(request)?;
-        let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() else {
-            return Err(missing("InvalidSubnetID.NotFound", "subnet ID", &request.subnet_id));
-        };
+        let subnet = self.network.ec2().known_subnet(OPERATION, &request.subnet_id)?.clone();
         if let Some(first) = self.remembered(now, &subnet.zone, &request.client_token) {
             let answer = self.repeated(now, &first, request)?;
             self.record(now, access_key, &answer.id, Change::LaunchRepeated);
@@ -96,20 +94,19 @@ impl Region {
     }
 
     fn check_references(&self, now: Timestamp, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
-        if !self.infrastructure.has_image(&request.image_id) {
+        let ec2 = self.network.ec2();
+        if !ec2.has_image(&request.image_id) {
             return Err(missing("InvalidAMIID.NotFound", "image id", &request.image_id));
         }
         for id in &request.security_group_ids {
-            let Some(group) = self.infrastructure.security_group(id) else {
-                return Err(missing("InvalidGroup.NotFound", "security group", id));
-            };
+            let group = ec2.known_security_group(OPERATION, id)?;
             if group.vpc_id != subnet.vpc_id {
                 let message = format!("Security group {id} and subnet {} belong to different networks.", subnet.id);
                 return Err(CloudError::answered(OPERATION, "InvalidParameter", &message));
             }
         }
         for id in &request.options.network_interfaces {
-            if self.infrastructure.network_interface(id).is_none() {
+            if !ec2.has_interface(|known| known.id == *id) {
                 return Err(missing("InvalidNetworkInterfaceID.NotFound", "networkInterface ID", id));
             }
             if let Some(instance) = self.attached_to(now, id) {
@@ -121,9 +118,7 @@ impl Region {
             return Err(missing("InvalidHostID.NotFound", "host ID", &host.id));
         }
         match &request.key_name {
-            Some(name) if !self.infrastructure.has_key_pair(name) => {
-                Err(missing("InvalidKeyPair.NotFound", "key pair", name))
-            }
+            Some(name) if !ec2.has_key_pair(name) => Err(missing("InvalidKeyPair.NotFound", "key pair", name)),
             _ => Ok(()),
         }
     }
@@ -215,7 +210,8 @@ impl Region {
     /// Adds a running instance with an id of the caller's choice, as if another user had just launched it. Does nothing
     /// if the subnet does not exist.
     pub fn add_instance(&mut self, now: Timestamp, id: &str, request: &LaunchRequest) -> &mut Self {
-        if let Some(subnet) = self.infrastructure.subnet(&request.subnet_id).cloned() {
+        let subnet = self.network.ec2().known_subnet(OPERATION, &request.subnet_id).cloned();
+        if let Ok(subnet) = subnet {
             let instance = LaunchedInstance {
                 id: id.to_owned(),
                 phases: vec![Phase::new(now, InstanceState::Running)],

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use capa_cloud::ec2::{NetworkInterface, RouteTable, Subnet};
+use capa_api::common::Tags;
+use capa_cloud::ec2::RouteTable;
 use capa_cloud::targets::Group;
 use capa_cloud::{ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, Query, StateReason, StoredSecret};
 
@@ -12,11 +13,11 @@ use super::allocated_address::AllocatedAddress;
 use super::allocated_host::AllocatedHost;
 use super::audit::{AuditEntry, Change};
 use super::behaviour::Behaviour;
-use super::infrastructure::{Infrastructure, PublishedImage};
 use super::instances::{LaunchedInstance, Phase};
 use super::limits::{TokenBuckets, exceeded};
 use super::target_group::TargetGroup;
 use super::time::before;
+use crate::{FakeAccount, PublishedImage};
 
 /// One region of one account.
 #[derive(Clone, Debug)]
@@ -25,11 +26,14 @@ pub struct Region {
     pub(super) name: String,
     /// Part of the ids of this region, which makes them unique among all regions.
     pub(super) place: String,
-    pub(super) infrastructure: Infrastructure,
+    /// The resources that managed clusters use, too. Clones of the region share them.
+    pub(super) network: FakeAccount,
     pub(super) behaviour: Behaviour,
     /// Pairs of instance type and zone without capacity.
     pub(super) exhausted: BTreeSet<(String, String)>,
     pub(super) quota: Option<usize>,
+    /// The public parameters of Systems Manager, by name.
+    pub(super) parameters: BTreeMap<String, String>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
     pub(super) groups: BTreeMap<Group, TargetGroup>,
     /// Instances that fail their health checks.
@@ -58,14 +62,17 @@ pub struct Region {
 
 impl Region {
     pub(super) fn new(account: &str, name: &str, place: String) -> Self {
+        let network = FakeAccount::new();
+        network.set(|behaviour| account.clone_into(&mut behaviour.account_id));
         Self {
             account: account.to_owned(),
             name: name.to_owned(),
             place,
-            infrastructure: Infrastructure::default(),
+            network,
             behaviour: Behaviour::default(),
             exhausted: BTreeSet::new(),
             quota: None,
+            parameters: BTreeMap::new(),
             instances: BTreeMap::new(),
             groups: BTreeMap::new(),
             unhealthy: BTreeSet::new(),
@@ -93,46 +100,38 @@ impl Region {
         &self.account
     }
 
-    /// Adds a VPC and its main route table `rtb-main-<id>`, which has no route to an internet gateway.
+    /// The VPCs with what is in them, as a managed cluster uses them.
+    pub fn network(&self) -> &FakeAccount {
+        &self.network
+    }
+
+    /// Adds a VPC with a default security group and a main route table, which has no route to an internet gateway.
     pub fn vpc(&mut self, id: &str, cidr_block: &str) -> &mut Self {
-        self.infrastructure.add_vpc(id, cidr_block);
+        self.network.ec2().put_vpc(id, cidr_block, Tags::new());
         self
     }
 
     /// Adds a subnet without an IPv6 block.
     pub fn subnet(&mut self, id: &str, vpc_id: &str, zone: &str) -> &mut Self {
-        self.infrastructure.add_subnet(Subnet {
-            id: id.to_owned(),
-            vpc_id: vpc_id.to_owned(),
-            zone: zone.to_owned(),
-            ..Subnet::default()
-        });
+        self.network.ec2().put_subnet(id, vpc_id, "", zone, Tags::new());
         self
     }
 
     /// Adds a security group.
     pub fn security_group(&mut self, id: &str, vpc_id: &str, name: &str) -> &mut Self {
-        self.infrastructure.add_security_group(id, vpc_id, name);
+        self.network.ec2().put_security_group(id, vpc_id, name, Tags::new());
         self
     }
 
     /// Adds a route table, or replaces the one with the same id.
     pub fn route_table(&mut self, table: RouteTable) -> &mut Self {
-        self.infrastructure.add_route_table(table);
+        self.network.ec2().put_route_table(table);
         self
     }
 
     /// Adds a network interface that is attached to no instance.
     pub fn network_interface(&mut self, id: &str, subnet_id: &str, security_group_ids: &[&str]) -> &mut Self {
-        let zone = self.infrastructure.subnet(subnet_id);
-        let zone = zone.map(|subnet| subnet.zone.clone());
-        self.infrastructure.add_network_interface(NetworkInterface {
-            id: id.to_owned(),
-            subnet_id: subnet_id.to_owned(),
-            availability_zone: zone.unwrap_or_default(),
-            security_group_ids: security_group_ids.iter().map(|id| (*id).to_owned()).collect(),
-            ..NetworkInterface::default()
-        });
+        self.network.ec2().put_network_interface(id, subnet_id, security_group_ids, "");
         self
     }
 
@@ -148,7 +147,7 @@ impl Region {
 
     /// Adds an image.
     pub fn image(&mut self, id: &str, root_device_name: &str) -> &mut Self {
-        self.infrastructure.add_image(PublishedImage {
+        self.published_image(PublishedImage {
             name: id.to_owned(),
             owner: String::new(),
             image: Image {
@@ -157,25 +156,24 @@ impl Region {
                 architecture: Some("x86_64".to_owned()),
                 ..Image::default()
             },
-        });
-        self
+        })
     }
 
     /// Adds an image with what lookups look for.
     pub fn published_image(&mut self, image: PublishedImage) -> &mut Self {
-        self.infrastructure.add_image(image);
+        self.network.ec2().put_image(image);
         self
     }
 
     /// Publishes a parameter, as AWS does, or replaces its value.
     pub fn public_parameter(&mut self, name: &str, value: &str) -> &mut Self {
-        self.infrastructure.add_public_parameter(name, value);
+        self.parameters.insert(name.to_owned(), value.to_owned());
         self
     }
 
     /// Adds an instance type, or replaces the one with the same name.
     pub fn instance_type(&mut self, instance_type: InstanceType) -> &mut Self {
-        self.infrastructure.add_instance_type(instance_type);
+        self.network.ec2().put_instance_type(instance_type);
         self
     }
 
@@ -187,18 +185,21 @@ impl Region {
 
     /// Adds a key pair.
     pub fn key_pair(&mut self, name: &str) -> &mut Self {
-        self.infrastructure.add_key_pair(name);
+        self.network.ec2().put_key_pair(name);
         self
     }
 
     /// Tags a resource or an instance.
     pub fn tag(&mut self, id: &str, key: &str, value: &str) -> &mut Self {
-        match self.instances.get_mut(id) {
-            Some(instance) => {
-                instance.tags.insert(key.to_owned(), value.to_owned());
-            }
-            None => self.infrastructure.set_tag(id, key, value),
+        let mut ec2 = self.network.ec2();
+        let tags = match self.instances.get_mut(id) {
+            Some(instance) => Some(&mut instance.tags),
+            None => ec2.tags_mut(id),
+        };
+        if let Some(tags) = tags {
+            tags.insert(key.to_owned(), value.to_owned());
         }
+        drop(ec2);
         self
     }
 
@@ -233,9 +234,9 @@ impl Region {
         self
     }
 
-    /// Removes infrastructure by its id, a key pair by its name.
+    /// Removes a VPC, subnet, security group, route table, network interface or image, as a user does it.
     pub fn remove(&mut self, id: &str) -> &mut Self {
-        self.infrastructure.remove(id);
+        self.network.ec2().remove(id);
         self
     }
 
@@ -314,7 +315,7 @@ impl Region {
         let known = self.instances.values().filter(|instance| instance.is_known(seen));
         let things = known.map(|instance| (instance, &instance.tags));
         let filters = &super::instances::FILTERS;
-        let found = super::filters::select("DescribeInstances", query, filters, things, |instance, filter| {
+        let found = crate::filters::select("DescribeInstances", query, filters, things, |instance, filter| {
             instance.filter_values(seen, filter)
         })?;
         Ok(found.into_iter().map(|instance| instance.shown(seen)).collect())

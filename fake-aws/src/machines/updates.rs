@@ -73,9 +73,7 @@ impl Client<'_> {
             return refuse("SecurityGroupsPerInterfaceLimitExceeded", &message);
         }
         for id in group_ids {
-            if region.infrastructure.security_group(id).is_none() {
-                return refuse("InvalidGroup.NotFound", &format!("The security group '{id}' does not exist"));
-            }
+            region.network.ec2().known_security_group(ACTION, id)?;
         }
         let mut known = region.instances.values_mut().filter(|instance| instance.is_known(now));
         let Some(instance) = known.find(|instance| instance.interface_id() == interface_id) else {

@@ -3,7 +3,7 @@
 use capa_api::conditions::ConditionType;
 use capa_api::machine::LaunchRecord;
 use capa_cloud::{Image, InstanceType};
-use capa_fake_aws::machines::PublishedImage;
+use capa_fake_aws::PublishedImage;
 
 use super::{FIRST, NETWORK, SPEC, Scene};
 

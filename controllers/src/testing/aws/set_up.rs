@@ -8,7 +8,8 @@ use capa_api::meta;
 use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, StateReason};
-use capa_fake_aws::machines::{PublishedImage, Region, plain_launch};
+use capa_fake_aws::PublishedImage;
+use capa_fake_aws::machines::{Region, plain_launch};
 
 use super::{ACCESS_KEY, FakeAws};
 
@@ -49,7 +50,7 @@ impl FakeAws {
 
     /// Sets whether the main route table of a VPC has a route to an internet gateway.
     pub(crate) fn main_route_to_internet(&self, vpc_id: &str, leads: bool) {
-        self.route_table(&format!("rtb-main-{vpc_id}"), vpc_id, &[], leads);
+        self.route_table(&vpc_id.replacen("vpc", "rtb", 1), vpc_id, &[], leads);
     }
 
     /// Adds a route table for a subnet.

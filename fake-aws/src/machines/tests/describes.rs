@@ -81,7 +81,7 @@ fn infrastructure_is_found_by_id_vpc_zone_name_and_tag() {
     assert_eq!(vpcs[0].id, "vpc-2");
     let main = Query::filter("association.main", ["true"]).and("vpc-id", ["vpc-1"]);
     let tables = client.describe_route_tables(now, &main).unwrap();
-    assert_eq!(tables[0].id, "rtb-main-vpc-1");
+    assert_eq!(tables[0].id, "rtb-1");
     let images = client.describe_images(now, &Query::filter("image-id", ["ami-1"])).unwrap();
     assert_eq!(images[0].root_device_name.as_deref(), Some("/dev/xvda"));
     world.region().remove("ami-1");

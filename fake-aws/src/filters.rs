@@ -10,11 +10,11 @@ const MAX_FILTERS: usize = 50;
 const MAX_VALUES: usize = 200;
 
 /// Tags of one resource.
-pub(super) type Tags = BTreeMap<String, String>;
+pub(crate) type Tags = BTreeMap<String, String>;
 
 /// The resources that match all filters. `known` are the filters of this kind of resource besides the filters by tag;
 /// `values_of` returns the values of a resource for one of these filters.
-pub(super) fn select<'a, T: 'a>(
+pub(crate) fn select<'a, T: 'a>(
     operation: &'static str,
     query: &Query,
     known: &[&str],
