@@ -55,6 +55,10 @@ impl FakeAccount {
         MutexGuard::map(self.state.lock(), |state| &mut state.ec2)
     }
 
+    pub(crate) fn behaviour(&self) -> MappedMutexGuard<'_, Behaviour> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.ec2.behaviour)
+    }
+
     /// Changes the behaviour of the account.
     pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.state.lock().ec2.behaviour);

@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The behaviour of an account. Every value applies from the next call on. The durations count from the creation of a
-/// resource; resources that a test adds by hand are shown and available at once.
+use capa_cloud::StateReason;
+use jiff::Timestamp;
+
+/// The behaviour of an account. Every value applies from the next call on; the durations of an instance's states are
+/// read when the state begins. Other durations count from the creation of a resource; resources that a test adds by
+/// hand are shown and available at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// Id of the account. Default: `111122223333`.
@@ -12,8 +16,9 @@ pub struct Behaviour {
     /// Names of the availability zones. Default: `eu-west-1a`, `eu-west-1b`, `eu-west-1c`.
     pub zones: Vec<String>,
     /// Time for which a new VPC or subnet is pending before it is available. Default: 2 seconds.
-    pub pending: Duration,
-    /// Time for which a new resource is hidden from observations and unknown to calls that name it. Default: zero.
+    pub network_pending: Duration,
+    /// Time for which a new resource is hidden from describes and unknown to calls other than the one that created it,
+    /// and for which an Elastic IP shows its association with an instance that has ended. Default: zero.
     pub hidden: Duration,
     /// Time for which a new resource has no tags for observations, neither to show nor to select by. Default: zero.
     pub hidden_tags: Duration,
@@ -56,6 +61,38 @@ pub struct Behaviour {
     pub refused_describes: BTreeSet<String>,
     /// Actions of calls that AWS refuses with the same codes, for example `CreateTags`. Default: none.
     pub refused_calls: BTreeSet<String>,
+    /// Duration of the state `pending` of an instance. Default: 20 seconds.
+    pub pending: Duration,
+    /// Duration of the state `stopping`. Default: 30 seconds.
+    pub stopping: Duration,
+    /// Duration of the state `shutting-down`. Default: 30 seconds.
+    pub shutting_down: Duration,
+    /// Time for which a terminated instance is still shown: "approximately one hour". Default: one hour.
+    pub shown_after_termination: Duration,
+    /// Age of the state that DescribeInstances returns. Default: zero.
+    pub staleness: Duration,
+    /// Time for which a client token is remembered after its launch. EC2 guarantees at least a day. Default: a day.
+    pub token_memory: Duration,
+    /// The answer to a known token after its instance was terminated. Default: the instance, while it is shown.
+    pub repeated_after_termination: RepeatedAfterTermination,
+    /// The reason with which new instances are terminated at the end of `pending`. Default: none, new instances run.
+    pub death_in_pending: Option<StateReason>,
+    /// Whether EC2's published request limits are enforced on the calls of machines. Default: false.
+    pub throttling: bool,
+    /// The time until which every call of machines is throttled. Default: none is.
+    pub throttles_all_until: Timestamp,
+}
+
+/// EC2's documentation lets a repeated launch succeed with "updated information", and also has an error code for a
+/// launch whose instance has been terminated. The documentation does not say when EC2 gives which answer, so callers
+/// must handle both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepeatedAfterTermination {
+    /// The terminated instance while it is shown, and the error afterwards.
+    #[default]
+    Shown,
+    /// The error `IdempotentInstanceTerminated`, from the moment the instance is terminated.
+    Refused,
 }
 
 impl Default for Behaviour {
@@ -63,7 +100,7 @@ impl Default for Behaviour {
         Self {
             account_id: "111122223333".to_owned(),
             zones: ["eu-west-1a", "eu-west-1b", "eu-west-1c"].map(str::to_owned).to_vec(),
-            pending: Duration::from_secs(2),
+            network_pending: Duration::from_secs(2),
             hidden: Duration::ZERO,
             hidden_tags: Duration::ZERO,
             nat_gateway_pending: Duration::from_secs(20),
@@ -83,6 +120,16 @@ impl Default for Behaviour {
             unresolved: false,
             refused_describes: BTreeSet::new(),
             refused_calls: BTreeSet::new(),
+            pending: Duration::from_secs(20),
+            stopping: Duration::from_secs(30),
+            shutting_down: Duration::from_secs(30),
+            shown_after_termination: Duration::from_secs(3600),
+            staleness: Duration::ZERO,
+            token_memory: Duration::from_secs(24 * 3600),
+            repeated_after_termination: RepeatedAfterTermination::default(),
+            death_in_pending: None,
+            throttling: false,
+            throttles_all_until: Timestamp::MIN,
         }
     }
 }

@@ -29,7 +29,7 @@ mod setup;
 mod tests;
 
 pub use account::FakeAccount;
-pub use behaviour::Behaviour;
+pub use behaviour::{Behaviour, RepeatedAfterTermination};
 pub use contents::{
     AddressContents, ClassicLoadBalancerContents, Contents, HealthCheckContents, ListenerContents,
     LoadBalancerContents, NatGatewayContents, RouteTableContents, RuleContents, SecurityGroupContents, SubnetContents,

@@ -26,7 +26,7 @@ impl AddressRules {
             self.allocated.extend(cluster_of_key(&address.allocated_by).zip(machine.cloned()));
             let role = address.tags.get(meta::ROLE_TAG);
             let live =
-                addresses.iter().filter(|other| other.released.is_none() && other.tags.get(meta::ROLE_TAG) == role);
+                addresses.iter().filter(|other| other.released_by.is_none() && other.tags.get(meta::ROLE_TAG) == role);
             let ids: Vec<&str> = live.map(|other| other.id.as_str()).collect();
             if ids.len() > 1 {
                 let role = role.map(String::as_str).unwrap_or_default();
@@ -35,7 +35,7 @@ impl AddressRules {
         }
         self.seen = addresses.len();
         for address in addresses {
-            let Some((_, by)) = &address.released else {
+            let Some(by) = &address.released_by else {
                 continue;
             };
             let is_new = self.released.insert(address.id.clone());

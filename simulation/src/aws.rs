@@ -6,9 +6,8 @@ use std::time::Duration;
 use capa_api::meta;
 use capa_cloud::targets::{AddressFamily, Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchRequest, Query, StoredSecret};
-use capa_fake_aws::machines::{
-    AllocatedAddress, AllocatedHost, Behaviour, Client, Ec2, LaunchedInstance, Region, plain_launch,
-};
+use capa_fake_aws::Behaviour;
+use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Client, Ec2, LaunchedInstance, Region, plain_launch};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::management_cluster::ManagementCluster;

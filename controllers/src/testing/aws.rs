@@ -18,9 +18,7 @@ use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
     StoredSecret, Timing,
 };
-use capa_fake_aws::machines::{
-    AllocatedAddress, AllocatedHost, Behaviour, Ec2, LaunchedInstance, Region, Sessions, SimSession,
-};
+use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Ec2, LaunchedInstance, Region, Sessions, SimSession};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -230,13 +228,12 @@ impl State {
     fn region(&mut self, name: &str) -> &mut Region {
         self.ec2.issue_key(ACCESS_KEY, &self.account_id);
         let region = self.ec2.account(&self.account_id).region(name);
-        *region.behaviour() = Behaviour {
-            hidden: self.hidden,
-            pending: Duration::MAX,
-            stopping: Duration::MAX,
-            shutting_down: Duration::MAX,
-            ..Behaviour::default()
-        };
+        let mut behaviour = region.behaviour();
+        behaviour.hidden = self.hidden;
+        behaviour.pending = Duration::MAX;
+        behaviour.stopping = Duration::MAX;
+        behaviour.shutting_down = Duration::MAX;
+        drop(behaviour);
         region
     }
 }

@@ -1,18 +1,34 @@
-//! Elastic IPs. The calls about them are among those about NAT gateways.
+//! Elastic IPs. The calls about them are among those about NAT gateways, and those of machines. EC2 knows no client
+//! token for addresses: each AllocateAddress allocates one.
 
 use std::net::Ipv4Addr;
 
 use capa_api::common::Tags;
 use capa_cloud::managed::Answer;
-use capa_cloud::{CloudError, ElasticIp};
+use capa_cloud::{CloudError, ElasticIp, Query};
 
-use super::{Ec2, Resource};
+use super::{Ec2, Resource, cloned};
+use crate::filters::select;
 
 /// The address before the first one of an account: 198.18.0.0/15 is for tests, and nobody has it in the internet.
 const BEFORE_FIRST: u32 = 0xc612_0000;
 
+/// The known filters of DescribeAddresses, besides the filters by tag.
+const FILTERS: [&str; 5] = ["allocation-id", "association-id", "instance-id", "network-interface-id", "public-ip"];
+
+/// An Elastic IP with what calls other than describes depend on.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    /// Without its association with a NAT gateway.
+    pub(super) address: ElasticIp,
+    /// The public IPv4 pool that it was taken from; `None` for Amazon's addresses.
+    pool: Option<String>,
+    /// The network interface of an instance that it is associated with.
+    interface_id: Option<String>,
+}
+
 impl Ec2 {
-    pub(super) fn allocate_address(
+    pub(crate) fn allocate_address(
         &mut self,
         action: &'static str,
         pool: Option<&str>,
@@ -25,20 +41,24 @@ impl Ec2 {
         if let Some(pool) = pool {
             self.take_from_pool(action, pool)?;
         }
-        let body = self.new_address(tags.clone());
-        let id = body.allocation_id.clone();
+        let body = Body { pool: pool.map(str::to_owned), ..self.new_address(tags.clone()) };
+        let id = body.address.allocation_id.clone();
         let resource = self.new_resource(body);
         self.addresses.insert(id.clone(), resource);
         Ok(Answer::Made(id))
     }
 
-    pub(super) fn release_address(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    pub(crate) fn release_address(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
         let address = self.known_address(action, id)?;
         if address.association_id.is_some() {
             let message = format!("Address {} is in use.", address.public_ip);
             return Err(CloudError::answered(action, "InvalidIPAddress.InUse", &message));
         }
-        self.addresses.remove(id);
+        let released = self.addresses.remove(id);
+        let pool = released.and_then(|released| released.body.pool);
+        if let Some(free) = pool.and_then(|pool| self.pools.get_mut(&pool)) {
+            *free = free.saturating_add(1);
+        }
         Ok(Answer::Done)
     }
 
@@ -49,6 +69,55 @@ impl Ec2 {
             CloudError::answered(action, "InsufficientAddressCapacity", &message)
         })?;
         Ok(())
+    }
+
+    /// Associates an address with the network interface of an instance. An interface has one address: EC2 ends the
+    /// association of the one that it had.
+    pub(crate) fn associate_with_instance(
+        &mut self,
+        action: &'static str,
+        id: &str,
+        interface_id: &str,
+        instance_id: &str,
+    ) -> Result<(), CloudError> {
+        let address = self.known_address(action, id)?;
+        match &address.instance_id {
+            Some(holder) if holder == instance_id => return Ok(()),
+            Some(holder) => {
+                let message = format!("resource {id} is already associated with instance {holder}");
+                return Err(CloudError::answered(action, "Resource.AlreadyAssociated", &message));
+            }
+            None => {}
+        }
+        self.end_associations(|holder| (holder == instance_id).then_some(false));
+        let association = self.next_id("eipassoc");
+        if let Some(Resource { body, .. }) = self.addresses.get_mut(id) {
+            body.address.association_id = Some(association);
+            body.address.instance_id = Some(instance_id.to_owned());
+            body.interface_id = Some(interface_id.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Ends associations with instances. `stays` says for which instances, and whether the address stays associated
+    /// with the interface.
+    pub(crate) fn end_associations(&mut self, stays: impl Fn(&str) -> Option<bool>) {
+        for Resource { body, .. } in self.addresses.values_mut() {
+            let Some(stays) = body.address.instance_id.as_deref().and_then(&stays) else {
+                continue;
+            };
+            body.address.instance_id = None;
+            if !stays {
+                body.address.association_id = None;
+                body.interface_id = None;
+            }
+        }
+    }
+
+    /// The address that an instance has.
+    pub(crate) fn address_of_instance(&self, instance_id: &str) -> Option<&ElasticIp> {
+        let mut addresses = self.addresses.values().map(|resource| &resource.body.address);
+        addresses.find(|address| address.instance_id.as_deref() == Some(instance_id))
     }
 
     /// Associates addresses with the interfaces of a load balancer.
@@ -77,8 +146,8 @@ impl Ec2 {
         }
     }
 
-    /// The free addresses of a public IPv4 pool.
-    pub(super) fn describe_pool(&mut self, pool: &str) -> Result<u32, CloudError> {
+    /// DescribePublicIpv4Pools of one pool: its free addresses.
+    pub(crate) fn describe_pool(&mut self, pool: &str) -> Result<u32, CloudError> {
         const ACTION: &str = "DescribePublicIpv4Pools";
         self.describe(ACTION, |ec2| ec2.pools.get(pool).copied().ok_or_else(|| no_pool(ACTION, pool)))
     }
@@ -86,15 +155,34 @@ impl Ec2 {
     /// The address that a call names.
     pub(super) fn known_address(&self, action: &'static str, id: &str) -> Result<ElasticIp, CloudError> {
         let known = self.addresses.get(id).filter(|resource| self.is_shown(resource));
-        known.map(|resource| self.view_address(&resource.body)).ok_or_else(|| {
+        known.map(|resource| self.view_address(&resource.body.address)).ok_or_else(|| {
             let message = format!("The allocation ID '{id}' does not exist");
             CloudError::answered(action, "InvalidAllocationID.NotFound", &message)
         })
     }
 
+    /// DescribeAddresses, all pages.
+    pub(crate) fn describe_addresses(&self, query: &Query) -> Result<Vec<ElasticIp>, CloudError> {
+        let shown = self.shown_addresses(|_| true);
+        let things = shown.iter().map(|address| (address, &address.tags));
+        select("DescribeAddresses", query, &FILTERS, things, |address, filter| {
+            let value = match filter {
+                "allocation-id" => Some(&address.allocation_id),
+                "public-ip" => Some(&address.public_ip),
+                "association-id" => address.association_id.as_ref(),
+                "network-interface-id" => {
+                    self.addresses.get(&address.allocation_id).and_then(|known| known.body.interface_id.as_ref())
+                }
+                _ => address.instance_id.as_ref(),
+            };
+            value.into_iter().cloned().collect()
+        })
+        .map(cloned)
+    }
+
     /// Two describes, because EC2 joins filters by "and": one by tag, and one by the ids that this one does not show.
     /// The answer is in the order of the ids.
-    pub(super) fn describe_addresses(
+    pub(super) fn observe_addresses(
         &mut self,
         ids: &[String],
         is_owned: impl Fn(&Tags) -> bool,
@@ -114,30 +202,31 @@ impl Ec2 {
     fn shown_addresses(&self, selects: impl Fn(&ElasticIp) -> bool) -> Vec<ElasticIp> {
         let shown = self.addresses.values().filter(|resource| self.is_shown(resource));
         let views = shown.map(|resource| ElasticIp {
-            tags: self.shown_tags(resource, &resource.body.tags),
-            ..self.view_address(&resource.body)
+            tags: self.shown_tags(resource, &resource.body.address.tags),
+            ..self.view_address(&resource.body.address)
         });
         views.filter(selects).collect()
     }
 
-    /// An address with its association: the one that a test set by hand, or else that with a NAT gateway.
-    fn view_address(&self, body: &ElasticIp) -> ElasticIp {
-        let by_hand = body.association_id.clone();
+    /// An address with its association: its own, or else that with a NAT gateway.
+    fn view_address(&self, address: &ElasticIp) -> ElasticIp {
+        let own = address.association_id.clone();
         ElasticIp {
-            association_id: by_hand.or_else(|| self.nat_gateway_association(&body.allocation_id)),
-            ..body.clone()
+            association_id: own.or_else(|| self.nat_gateway_association(&address.allocation_id)),
+            ..address.clone()
         }
     }
 
-    fn new_address(&mut self, tags: Tags) -> ElasticIp {
+    fn new_address(&mut self, tags: Tags) -> Body {
         let allocation_id = self.next_id("eipalloc");
-        ElasticIp {
+        let address = ElasticIp {
             allocation_id,
             public_ip: Ipv4Addr::from(BEFORE_FIRST.wrapping_add(self.ids)).to_string(),
             association_id: None,
             instance_id: None,
             tags,
-        }
+        };
+        Body { address, pool: None, interface_id: None }
     }
 }
 
@@ -150,7 +239,7 @@ fn no_pool(action: &'static str, pool: &str) -> CloudError {
 impl Ec2 {
     pub(crate) fn all_addresses(&self) -> Vec<ElasticIp> {
         let resources = self.addresses.values();
-        resources.map(|resource| self.view_address(&resource.body)).collect()
+        resources.map(|resource| self.view_address(&resource.body.address)).collect()
     }
 
     /// Adds a public IPv4 pool with so many free addresses, or replaces it.
@@ -160,14 +249,14 @@ impl Ec2 {
 
     pub(crate) fn add_address(&mut self, tags: Tags) -> String {
         let body = self.new_address(tags);
-        let id = body.allocation_id.clone();
+        let id = body.address.allocation_id.clone();
         self.addresses.insert(id.clone(), Resource::by_hand(body));
         id
     }
 
     /// The address without its association with a NAT gateway, for a change by hand.
     pub(crate) fn address_mut(&mut self, id: &str) -> Option<&mut ElasticIp> {
-        self.addresses.get_mut(id).map(|resource| &mut resource.body)
+        self.addresses.get_mut(id).map(|resource| &mut resource.body.address)
     }
 
     pub(crate) fn remove_address(&mut self, id: &str) -> bool {

@@ -20,7 +20,7 @@ use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, InternetGateway, Observed, RouteTable, Subnet, Vpc};
 use capa_cloud::managed::{self, Answer, Repeat, Scope, Seen};
-use capa_cloud::{CloudError, ElasticIp, ErrorClass, InstanceType};
+use capa_cloud::{CloudError, ErrorClass, InstanceType};
 use ipnet::Ipv4Net;
 
 use crate::behaviour::Behaviour;
@@ -36,6 +36,8 @@ pub(crate) struct Ec2 {
     pub(crate) behaviour: Behaviour,
     now: Duration,
     ids: u32,
+    /// Part of all ids, if this is one of many regions.
+    pub(crate) place: String,
     describes: BTreeMap<&'static str, usize>,
     /// The calls that made something with a client token, and the ids of what they made, by action and token.
     tokens: BTreeMap<(&'static str, String), (managed::Call<String>, String)>,
@@ -44,7 +46,7 @@ pub(crate) struct Ec2 {
     vpcs: BTreeMap<String, Resource<vpc::Body>>,
     subnets: BTreeMap<String, Resource<Subnet>>,
     internet_gateways: BTreeMap<String, Resource<InternetGateway>>,
-    addresses: BTreeMap<String, Resource<ElasticIp>>,
+    addresses: BTreeMap<String, Resource<elastic_ip::Body>>,
     /// The number of free addresses in each public IPv4 pool.
     pools: BTreeMap<String, u32>,
     nat_gateways: BTreeMap<String, Resource<nat_gateway::Body>>,
@@ -69,6 +71,11 @@ pub(crate) struct Resource<T> {
 impl Ec2 {
     pub(crate) fn now(&self) -> Duration {
         self.now
+    }
+
+    /// Sets the clock, which never goes back.
+    pub(crate) fn advance_to(&mut self, now: Duration) {
+        self.now = self.now.max(now);
     }
 
     pub(crate) fn advance(&mut self, duration: Duration) {
@@ -180,7 +187,7 @@ impl Ec2 {
         if let Some(known) = &scope.known {
             observed.addresses = known.addresses.clone();
         } else if scope.has_addresses {
-            observed.addresses = self.describe_addresses(&scope.addresses, is_owned).into();
+            observed.addresses = self.observe_addresses(&scope.addresses, is_owned).into();
             if let Some(pool) = &scope.public_ipv4_pool {
                 observed.free_addresses = self.describe_pool(pool).into();
             }
@@ -265,7 +272,8 @@ impl Ec2 {
 
     /// An id that no resource had before. Ids count up over all kinds, so their order is the order of creation.
     fn next_id(&mut self, prefix: &str) -> String {
-        format!("{prefix}-{:08x}", self.next_number())
+        let number = self.next_number();
+        format!("{prefix}-{}{number:08x}", self.place)
     }
 
     /// The number in an id that no resource had before.
@@ -284,7 +292,7 @@ impl Ec2 {
 
     /// The state of a VPC or a subnet.
     fn network_state<T>(&self, resource: &Resource<T>) -> String {
-        let is_available = self.has_age(resource, self.behaviour.pending);
+        let is_available = self.has_age(resource, self.behaviour.network_pending);
         if is_available { "available" } else { "pending" }.to_owned()
     }
 

@@ -193,7 +193,7 @@ impl Ec2 {
     fn view_nat_gateway(&self, resource: &Resource<Body>) -> NatGateway {
         let has_failed = self.failed_at(resource).is_some_and(|at| at <= self.now);
         let addresses = resource.body.gateway.allocation_ids.iter();
-        let addresses = addresses.filter_map(|id| Some(self.addresses.get(id)?.body.public_ip.clone()));
+        let addresses = addresses.filter_map(|id| Some(self.addresses.get(id)?.body.address.public_ip.clone()));
         NatGateway {
             public_ips: addresses.collect(),
             state: self.state_of(resource),

@@ -170,7 +170,7 @@ impl Ec2 {
     fn view_vpc(&self, resource: &Resource<Body>) -> Vpc {
         let mut vpc = Vpc { state: self.network_state(resource), ..resource.body.vpc.clone() };
         for (range, at) in &resource.body.added {
-            let is_associated = self.now() >= *at + self.behaviour.pending;
+            let is_associated = self.now() >= *at + self.behaviour.network_pending;
             let ranges = if is_associated { &mut vpc.cidr_blocks } else { &mut vpc.associating_cidr_blocks };
             ranges.push(range.clone());
         }

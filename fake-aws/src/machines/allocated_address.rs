@@ -1,7 +1,6 @@
 //! The Elastic IPs that were ever allocated.
 
 use capa_api::common::Tags;
-use jiff::Timestamp;
 
 /// An address that a call has allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,14 +13,8 @@ pub struct AllocatedAddress {
     pub pool: Option<String>,
     /// Its tags.
     pub tags: Tags,
-    /// Time of the allocation.
-    pub allocated_at: Timestamp,
     /// Access key that allocated it; empty for an address of another user.
     pub allocated_by: String,
-    /// Time of the release, and the access key that released it.
-    pub released: Option<(Timestamp, String)>,
-    /// Time from which describes show it.
-    pub(super) visible_from: Timestamp,
-    /// The association with the primary interface of an instance: its id, and the instance.
-    pub(super) association: Option<(String, String)>,
+    /// Access key that released it.
+    pub released_by: Option<String>,
 }

@@ -83,7 +83,7 @@ impl Region {
             let message = "The maximum number of Dedicated Hosts has been reached.";
             return Err(CloudError::answered(ALLOCATE, "HostLimitExceeded", message));
         }
-        let visible_from = after(now, self.behaviour.hidden);
+        let visible_from = after(now, self.behaviour().hidden);
         let id = self.add_host(now, key, request);
         if let Some(host) = self.hosts.last_mut() {
             host.visible_from = visible_from;
@@ -92,7 +92,8 @@ impl Region {
     }
 
     fn host_of_token(&self, now: Timestamp, token: &str) -> Option<&AllocatedHost> {
-        let remembered = |host: &&AllocatedHost| now < after(host.allocated_at, self.behaviour.token_memory);
+        let memory = self.behaviour().token_memory;
+        let remembered = |host: &&AllocatedHost| now < after(host.allocated_at, memory);
         let mut hosts = self.hosts.iter().filter(remembered);
         hosts.find(|host| !token.is_empty() && host.request.client_token == token)
     }

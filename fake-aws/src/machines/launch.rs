@@ -13,10 +13,10 @@ use capa_cloud::ec2::Subnet;
 use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, MetadataOptions, UserData};
 
 use super::audit::Change;
-use super::behaviour::RepeatedAfterTermination;
 use super::instances::{LaunchedInstance, Phase, volume_id};
 use super::region::Region;
 use super::time::after;
+use crate::RepeatedAfterTermination;
 
 const OPERATION: &str = "RunInstances";
 
@@ -73,7 +73,7 @@ impl Region {
     fn remembered(&self, now: Timestamp, zone: &str, token: &str) -> Option<String> {
         let id = self.tokens.get(&(zone.to_owned(), token.to_owned()))?;
         let instance = self.instances.get(id)?;
-        let forgotten = after(instance.launched_at, self.behaviour.token_memory);
+        let forgotten = after(instance.launched_at, self.behaviour().token_memory);
         (now < forgotten).then(|| id.clone())
     }
 
@@ -85,7 +85,7 @@ impl Region {
             return Err(CloudError::answered(OPERATION, "IdempotentParameterMismatch", message));
         };
         let terminated = instance.state(now) == InstanceState::Terminated;
-        let refuses = self.behaviour.repeated_after_termination == RepeatedAfterTermination::Refused;
+        let refuses = self.behaviour().repeated_after_termination == RepeatedAfterTermination::Refused;
         if terminated && (refuses || instance.is_forgotten(now)) {
             let message = "The instance that was launched with this client token has been terminated.";
             return Err(CloudError::answered(OPERATION, "IdempotentInstanceTerminated", message));
@@ -164,12 +164,11 @@ impl Region {
         subnet: Subnet,
     ) -> LaunchedInstance {
         let (number, id) = self.next_instance();
-        let end_of_pending = after(now, self.behaviour.pending);
-        let next = match &self.behaviour.death_in_pending {
+        let behaviour = self.behaviour().clone();
+        let end_of_pending = after(now, behaviour.pending);
+        let next = match behaviour.death_in_pending {
             None => Phase::new(end_of_pending, InstanceState::Running),
-            Some(reason) => {
-                Phase { from: end_of_pending, state: InstanceState::Terminated, reason: Some(reason.clone()) }
-            }
+            Some(reason) => Phase { from: end_of_pending, state: InstanceState::Terminated, reason: Some(reason) },
         };
         let mut security_group_ids = request.security_group_ids.clone();
         security_group_ids.sort_unstable();
@@ -193,11 +192,11 @@ impl Region {
             elastic_ip: None,
             launched_at: now,
             launched_by: access_key.to_owned(),
-            visible_from: after(now, self.behaviour.hidden),
+            visible_from: after(now, behaviour.hidden),
             phases: vec![Phase::new(now, InstanceState::Pending), next],
             protected: false,
             number,
-            shown_after_termination: self.behaviour.shown_after_termination,
+            shown_after_termination: behaviour.shown_after_termination,
         };
         // A launch tags what it creates, and not the interfaces of the user.
         instance.resource_tags.insert(volume_id(&instance.id), request.tags.clone());

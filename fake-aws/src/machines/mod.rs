@@ -3,7 +3,7 @@
 //!
 //! An [`Ec2`] contains accounts, an account contains regions, and a [`Region`] contains resources. Tests add
 //! infrastructure directly to the region and make calls through a [`Client`], which represents one access key. The
-//! caller passes the time to every call, so that a test can simulate days in a moment. [`Behaviour`] and the methods of
+//! caller passes the time to every call, so that a test can simulate days in a moment. [`Behaviour`](crate::Behaviour) and the methods of
 //! [`Region`] set the behaviour that EC2 does not define: how long a new instance stays hidden, how long a state lasts,
 //! and when capacity is insufficient.
 //!
@@ -13,7 +13,6 @@
 mod allocated_address;
 mod allocated_host;
 mod audit;
-mod behaviour;
 mod client;
 pub mod conformance;
 mod elastic_ip;
@@ -37,7 +36,6 @@ use std::collections::BTreeMap;
 pub use allocated_address::AllocatedAddress;
 pub use allocated_host::AllocatedHost;
 pub use audit::{AuditEntry, Change};
-pub use behaviour::{Behaviour, RepeatedAfterTermination};
 pub use client::{Client, StateChange};
 pub use instances::{LaunchedInstance, Phase};
 pub use launch::plain_launch;

@@ -1,8 +1,10 @@
 //! One region of one account: its set-up, and access to its state without calls.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 use jiff::Timestamp;
+use parking_lot::MappedMutexGuard;
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::RouteTable;
@@ -12,12 +14,11 @@ use capa_cloud::{ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType
 use super::allocated_address::AllocatedAddress;
 use super::allocated_host::AllocatedHost;
 use super::audit::{AuditEntry, Change};
-use super::behaviour::Behaviour;
 use super::instances::{LaunchedInstance, Phase};
 use super::limits::{TokenBuckets, exceeded};
 use super::target_group::TargetGroup;
-use super::time::before;
-use crate::{FakeAccount, PublishedImage};
+use super::time::{before, since_epoch};
+use crate::{Behaviour, FakeAccount, PublishedImage};
 
 /// One region of one account.
 #[derive(Clone, Debug)]
@@ -26,9 +27,8 @@ pub struct Region {
     pub(super) name: String,
     /// Part of the ids of this region, which makes them unique among all regions.
     pub(super) place: String,
-    /// The resources that managed clusters use, too. Clones of the region share them.
-    pub(super) network: FakeAccount,
-    pub(super) behaviour: Behaviour,
+    /// The resources that managed clusters use, too.
+    pub(super) network: Network,
     /// Pairs of instance type and zone without capacity.
     pub(super) exhausted: BTreeSet<(String, String)>,
     pub(super) quota: Option<usize>,
@@ -48,28 +48,45 @@ pub struct Region {
     pub(super) hosts: Vec<AllocatedHost>,
     /// The most Dedicated Hosts at a time.
     pub(super) host_quota: Option<usize>,
-    /// The Elastic IPs, also released ones.
+    /// The Elastic IPs that calls have allocated, also released ones.
     pub(super) addresses: Vec<AllocatedAddress>,
-    /// The most Elastic IPs at a time.
-    pub(super) address_quota: Option<usize>,
-    /// The number of free addresses in each public IPv4 pool.
-    pub(super) address_pools: BTreeMap<String, u32>,
     /// Names of the S3 buckets.
     pub(super) s3_buckets: BTreeSet<String>,
     buckets: TokenBuckets,
     audit: Vec<AuditEntry>,
 }
 
+/// The account of a region. A clone is a copy of it, because a copy of a region must not change the first one.
+#[derive(Debug)]
+pub(super) struct Network(FakeAccount);
+
+impl Clone for Network {
+    fn clone(&self) -> Self {
+        Self(self.0.fork())
+    }
+}
+
+impl Deref for Network {
+    type Target = FakeAccount;
+
+    fn deref(&self) -> &FakeAccount {
+        &self.0
+    }
+}
+
 impl Region {
     pub(super) fn new(account: &str, name: &str, place: String) -> Self {
         let network = FakeAccount::new();
-        network.set(|behaviour| account.clone_into(&mut behaviour.account_id));
+        network.set(|behaviour| {
+            account.clone_into(&mut behaviour.account_id);
+            behaviour.address_quota = usize::MAX;
+        });
+        network.ec2().place.clone_from(&place);
         Self {
             account: account.to_owned(),
             name: name.to_owned(),
             place,
-            network,
-            behaviour: Behaviour::default(),
+            network: Network(network),
             exhausted: BTreeSet::new(),
             quota: None,
             parameters: BTreeMap::new(),
@@ -82,8 +99,6 @@ impl Region {
             hosts: Vec::new(),
             host_quota: None,
             addresses: Vec::new(),
-            address_quota: None,
-            address_pools: BTreeMap::new(),
             s3_buckets: BTreeSet::new(),
             buckets: TokenBuckets::default(),
             audit: Vec::new(),
@@ -102,7 +117,7 @@ impl Region {
 
     /// The VPCs with what is in them, as a managed cluster uses them.
     pub fn network(&self) -> &FakeAccount {
-        &self.network
+        &self.network.0
     }
 
     /// Adds a VPC with a default security group and a main route table, which has no route to an internet gateway.
@@ -241,8 +256,8 @@ impl Region {
     }
 
     /// The behaviour of the region.
-    pub fn behaviour(&mut self) -> &mut Behaviour {
-        &mut self.behaviour
+    pub fn behaviour(&self) -> MappedMutexGuard<'_, Behaviour> {
+        self.network.behaviour()
     }
 
     /// Sets whether a zone has capacity for an instance type.
@@ -282,9 +297,14 @@ impl Region {
 
     /// Admits a call for a number of instances, or refuses it because of EC2's request limits.
     pub(super) fn admit(&mut self, now: Timestamp, action: &'static str, instances: usize) -> Result<(), CloudError> {
-        if now < self.behaviour.throttles_all_until {
+        let (all_until, throttling) = {
+            let mut ec2 = self.network.ec2();
+            ec2.advance_to(since_epoch(now));
+            (ec2.behaviour.throttles_all_until, ec2.behaviour.throttling)
+        };
+        if now < all_until {
             Err(exceeded(action))
-        } else if self.behaviour.throttling {
+        } else if throttling {
             self.buckets.acquire(now, action, instances)
         } else {
             Ok(())
@@ -304,7 +324,7 @@ impl Region {
 
     /// The time of the state that a describe call returns.
     pub(super) fn seen_at(&self, now: Timestamp) -> Timestamp {
-        before(now, self.behaviour.staleness)
+        before(now, self.behaviour().staleness)
     }
 
     pub(super) fn describe_instances(

@@ -52,7 +52,7 @@ impl Region {
             return StateChange::new(id, previous, previous);
         }
         let (code, message) = USER_INITIATED;
-        let end = after(now, self.behaviour.shutting_down);
+        let end = after(now, self.behaviour().shutting_down);
         self.turn(
             now,
             id,
@@ -81,7 +81,7 @@ impl Region {
                 return StateChange::new(id, previous, previous);
             }
             let (code, message) = USER_INITIATED;
-            let end = after(now, self.behaviour.stopping);
+            let end = after(now, self.behaviour().stopping);
             self.turn(
                 now,
                 id,
@@ -111,7 +111,7 @@ impl Region {
             if previous != InstanceState::Stopped {
                 return StateChange::new(id, previous, previous);
             }
-            let end = after(now, self.behaviour.pending);
+            let end = after(now, self.behaviour().pending);
             let phases = [Phase::new(now, InstanceState::Pending), Phase::new(end, InstanceState::Running)];
             self.turn(now, id, phases);
             self.record(now, access_key, id, Change::Started);

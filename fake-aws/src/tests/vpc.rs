@@ -34,7 +34,7 @@ fn the_range_of_a_vpc_loses_its_host_bits() {
 #[test]
 fn a_vpc_is_pending_before_it_is_available() {
     let account = FakeAccount::new();
-    account.set(|behaviour| behaviour.pending = seconds(20));
+    account.set(|behaviour| behaviour.network_pending = seconds(20));
     let vpc = made(&account, create_vpc("10.0.0.0/16"));
     let is_available = || observe(&account, Some(&vpc)).vpcs.shown().unwrap()[0].is_available();
     account.advance(seconds(19));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_cloud::Timing;
-use capa_fake_aws::machines::RepeatedAfterTermination;
+use capa_fake_aws::RepeatedAfterTermination;
 use fastrand::Rng;
 use jiff::Timestamp;
 
@@ -78,7 +78,7 @@ impl Script {
         simulation.chaos(after(START, self.chaos));
         simulation.follow_ups = self.follow_ups;
         simulation.outside.aws.forget_tokens_after(self.token_memory);
-        let behaviour = simulation.outside.aws.region().behaviour();
+        let mut behaviour = simulation.outside.aws.region().behaviour();
         behaviour.throttling = true;
         behaviour.hidden = self.hidden;
         behaviour.pending = self.pending;
@@ -86,6 +86,7 @@ impl Script {
         if self.refuses_terminated {
             behaviour.repeated_after_termination = RepeatedAfterTermination::Refused;
         }
+        drop(behaviour);
         user_actions::launch_look_alike(&mut simulation, 0);
         for of in ManagementCluster::ALL {
             if of == ManagementCluster::Main || self.has_neighbour {

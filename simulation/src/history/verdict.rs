@@ -146,7 +146,7 @@ pub(super) fn deleted(simulation: &mut Simulation) {
     let hosts: Vec<String> = hosts.map(|host| host.id.clone()).collect();
     // A machine gets another instance after one with an address only if its object has forgotten that one: nothing
     // tells whose the address was then, as docs/elastic-ips.md says.
-    let addresses = aws.addresses().iter().filter(|address| address.released.is_none());
+    let addresses = aws.addresses().iter().filter(|address| address.released_by.is_none());
     let addresses = addresses.filter(|address| {
         let instance = instance_of(address).and_then(|id| aws.instance(id));
         instance.is_none_or(|instance| invariants.is_known(instance) && aws.is_last_of_its_machine(instance))

@@ -29,7 +29,7 @@ fn recorded(pass: &Pass) -> &ElasticIp {
 
 fn live(scene: &Scene) -> Vec<AllocatedAddress> {
     let mut addresses = scene.aws.addresses();
-    addresses.retain(|address| address.released.is_none());
+    addresses.retain(|address| address.released_by.is_none());
     addresses
 }
 
@@ -266,6 +266,7 @@ async fn a_lost_status_and_a_deletion_await_an_address_that_may_be_hidden() {
 #[tokio::test]
 async fn an_association_with_the_ended_instance_is_no_obstacle() {
     let scene = scene("").run().await;
+    scene.after(Duration::from_secs(30)).await;
     scene.aws.hide_changes(Duration::from_secs(30));
     let waiting = scene.delete_with_instance().await;
     assert_eq!(waiting.condition(INSTANCE_READY), "False/Terminating");

@@ -196,7 +196,7 @@ impl FakeAws {
 
     /// Adds a public IPv4 pool with this number of free addresses.
     pub(crate) fn address_pool(&self, pool: &str, free: u32) {
-        self.change(|region| region.address_pool(pool, free));
+        self.state().region(&self.region).network().add_pool(pool, free);
     }
 
     /// Gives an instance an Elastic IP of the user's, and returns the allocation id.

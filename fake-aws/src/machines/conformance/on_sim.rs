@@ -34,7 +34,7 @@ impl Simulated {
     }
 
     fn set_length(&mut self, stage: Stage, length: Duration) {
-        let behaviour = self.region().behaviour();
+        let mut behaviour = self.region().behaviour();
         let stage = match stage {
             Stage::Hidden => &mut behaviour.hidden,
             Stage::Pending => &mut behaviour.pending,

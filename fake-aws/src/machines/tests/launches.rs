@@ -1,5 +1,6 @@
 use super::*;
-use crate::machines::{Change, RepeatedAfterTermination};
+use crate::RepeatedAfterTermination;
+use crate::machines::Change;
 use capa_cloud::ErrorClass;
 
 #[test]

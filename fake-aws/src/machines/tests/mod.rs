@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::MappedMutexGuard;
 
 use super::time::after;
-use super::{Behaviour, Client, Ec2, Region, plain_launch};
+use super::{Client, Ec2, Region, plain_launch};
+use crate::Behaviour;
 use capa_cloud::{CloudError, Instance, InstanceState, LaunchRequest, Query, UserData};
 
 const ACCOUNT: &str = "111122223333";
@@ -45,7 +47,7 @@ impl Fixture {
         self.ec2.account(ACCOUNT).region(REGION)
     }
 
-    fn behaviour(&mut self) -> &mut Behaviour {
+    fn behaviour(&mut self) -> MappedMutexGuard<'_, Behaviour> {
         self.region().behaviour()
     }
 

@@ -29,7 +29,7 @@ fn order(world: &World, action: &str) -> Vec<usize> {
 #[test]
 fn secondary_ranges_are_added_before_their_subnets() {
     let mut world = World::new(&spec());
-    world.account.set(|account| account.pending = Duration::from_secs(20));
+    world.account.set(|account| account.network_pending = Duration::from_secs(20));
     world.rest();
     let field = "network.vpc.secondaryCidrBlocks[].ipv4CidrBlock";
     assert_eq!(world.account.vpcs()[0].cidr_blocks, ["10.0.0.0/16", PODS], "{field}");
