@@ -55,6 +55,10 @@ impl FakeAccount {
         MutexGuard::map(self.state.lock(), |state| &mut state.ec2)
     }
 
+    pub(crate) fn elb(&self) -> MappedMutexGuard<'_, Elb> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.elb)
+    }
+
     pub(crate) fn behaviour(&self) -> MappedMutexGuard<'_, Behaviour> {
         MutexGuard::map(self.state.lock(), |state| &mut state.ec2.behaviour)
     }

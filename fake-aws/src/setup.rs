@@ -79,6 +79,11 @@ impl FakeAccount {
         self.state.lock().ec2.set_attachment(gateway, vpc)
     }
 
+    /// The tags of a resource of any kind; none if it does not exist. The id of a Classic Load Balancer is its name.
+    pub fn tags(&self, id: &str) -> Tags {
+        tags_mut(&mut self.state.lock(), id).cloned().unwrap_or_default()
+    }
+
     /// Replaces all tags of a resource of any kind. The id of a Classic Load Balancer is its name.
     #[must_use]
     pub fn set_tags(&self, id: &str, tags: Tags) -> bool {

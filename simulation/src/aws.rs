@@ -101,7 +101,7 @@ impl Aws {
             region.subnet(subnet, VPC, zone);
         }
         for (arn, kind, delay) in TARGET_GROUPS {
-            region.target_group(Group::TargetGroup(arn.to_owned()), kind, delay);
+            region.network().put_group(&Group::TargetGroup(arn.to_owned()), kind, delay);
         }
         Self {
             ec2,

@@ -1,5 +1,7 @@
 //! Classic Load Balancers, the first generation of Elastic Load Balancing. They work from their creation on.
 
+use std::time::Duration;
+
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
@@ -7,6 +9,7 @@ use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::classic_load_balancer::Call;
 use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::targets::Group;
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in, second_subnet};
 use super::{Elb, REGION};
@@ -218,6 +221,11 @@ impl Elb {
         self.insert_classic_load_balancer(ec2, Resource::by_hand(body))
     }
 
+    /// Sets the time for which the instances of a load balancer drain.
+    pub(crate) fn set_connection_draining(&mut self, name: &str, draining: Duration) {
+        self.targets.entry(Group::Classic(name.to_owned())).or_default().draining = draining;
+    }
+
     /// The load balancer, for a change by hand.
     pub(crate) fn classic_load_balancer_mut(&mut self, name: &str) -> Option<&mut ClassicLoadBalancer> {
         let known = self.classic_load_balancers.get_mut(name);
@@ -236,6 +244,7 @@ impl Elb {
 
     /// Removes a load balancer. Its interfaces live on for some time.
     pub(crate) fn remove_classic_load_balancer(&mut self, ec2: &mut Ec2, name: &str) -> bool {
+        self.targets.remove(&Group::Classic(name.to_owned()));
         let known = self.classic_load_balancers.remove(name);
         known.map(|resource| ec2.end_interfaces(&resource.body.dns_name)).is_some()
     }

@@ -8,6 +8,7 @@ mod load_balancer;
 mod observation;
 mod placement;
 mod tag;
+mod target;
 mod target_group;
 
 use std::collections::BTreeMap;
@@ -16,8 +17,11 @@ use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::{Call, ClassicLoadBalancer, Listener, TargetGroup};
 use capa_cloud::managed::Answer;
+use capa_cloud::targets::Group;
 
 use crate::ec2::{Ec2, Resource};
+
+pub(crate) use target::{DELAY, Registration};
 
 /// The region in ARNs and DNS names, whatever the names of the zones are.
 const REGION: &str = "eu-west-1";
@@ -32,6 +36,7 @@ pub(crate) struct Elb {
     target_groups: BTreeMap<String, Resource<TargetGroup>>,
     listeners: BTreeMap<String, Resource<Listener>>,
     classic_load_balancers: BTreeMap<String, Resource<ClassicLoadBalancer>>,
+    targets: BTreeMap<Group, target::Targets>,
 }
 
 impl Elb {

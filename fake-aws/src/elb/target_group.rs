@@ -8,7 +8,9 @@ use capa_cloud::CloudError;
 use capa_cloud::elb::target_group::Call;
 use capa_cloud::elb::{HealthCheck, TargetGroup};
 use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::targets::{Group, TargetKind};
 
+use super::target::DELAY;
 use super::{Elb, arn, defaults, merge};
 use crate::ec2::{Ec2, Resource};
 
@@ -73,7 +75,7 @@ impl Elb {
             let message = format!("Target group '{arn}' is currently in use by a listener or a rule");
             return Err(CloudError::answered(action, "ResourceInUse", &message));
         }
-        self.target_groups.remove(arn);
+        self.remove_target_group(arn);
         Ok(Answer::Done)
     }
 
@@ -108,21 +110,20 @@ impl Elb {
 
     /// Adds a target group with the health check that AWS gives to a new one.
     pub(crate) fn add_target_group(&mut self, ec2: &mut Ec2, name: &str, vpc: &str, port: i32, tags: Tags) -> String {
-        let health_check = HealthCheck {
-            protocol: "TCP".to_owned(),
-            port: "traffic-port".to_owned(),
-            path: None,
-            timing: HealthCheckTiming {
-                interval_seconds: 30,
-                timeout_seconds: 10,
-                threshold_count: 5,
-                unhealthy_threshold_count: 2,
-            },
-        };
-        let body = new_target_group(ec2, name, vpc, port, health_check, tags);
+        let body = new_target_group(ec2, name, vpc, port, tcp_check(), tags);
         let id = body.arn.clone();
         self.target_groups.insert(id.clone(), Resource::by_hand(body));
         id
+    }
+
+    /// Adds a target group of no VPC with an ARN of the caller's choice, whose targets are of this kind.
+    pub(crate) fn put_target_group(&mut self, ec2: &mut Ec2, arn: &str, kind: TargetKind) {
+        let (_, name) = arn.rsplit_once(":targetgroup/").unwrap_or_default();
+        let name = name.split('/').next().unwrap_or_default();
+        let body =
+            TargetGroup { arn: arn.to_owned(), ..new_target_group(ec2, name, "", 6443, tcp_check(), Tags::new()) };
+        self.target_groups.insert(arn.to_owned(), Resource::by_hand(body));
+        self.targets.entry(Group::TargetGroup(arn.to_owned())).or_default().kind = kind;
     }
 
     /// The target group, for a change by hand.
@@ -148,7 +149,23 @@ impl Elb {
         for listener in self.listeners.values_mut() {
             listener.body.target_group_arns.retain(|known| known != arn);
         }
+        self.targets.remove(&Group::TargetGroup(arn.to_owned()));
         self.target_groups.remove(arn).is_some()
+    }
+}
+
+/// The health check that AWS gives to a new group.
+fn tcp_check() -> HealthCheck {
+    HealthCheck {
+        protocol: "TCP".to_owned(),
+        port: "traffic-port".to_owned(),
+        path: None,
+        timing: HealthCheckTiming {
+            interval_seconds: 30,
+            timeout_seconds: 10,
+            threshold_count: 5,
+            unhealthy_threshold_count: 2,
+        },
     }
 }
 
@@ -176,7 +193,7 @@ fn new_target_group(
 /// The attributes of a new group of instances whose protocol is TCP.
 fn new_attributes() -> BTreeMap<String, String> {
     defaults([
-        ("deregistration_delay.timeout_seconds", "300"),
+        (DELAY, "300"),
         ("preserve_client_ip.enabled", "true"),
         ("target_health_state.unhealthy.connection_termination.enabled", "true"),
         ("target_health_state.unhealthy.draining_interval_seconds", "0"),

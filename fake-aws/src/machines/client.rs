@@ -187,14 +187,14 @@ impl<'a> Client<'a> {
     /// the name.
     pub fn load_balancer(&mut self, now: Timestamp, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
         let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
-        Ok(region.load_balancers.get(name).cloned())
+        Ok(region.network.elb().api_load_balancer(name))
     }
 
     /// DescribeLoadBalancers of the classic generation: whether a load balancer has each of these names.
     pub fn classic_load_balancers(&mut self, now: Timestamp, names: &[String]) -> Result<bool, CloudError> {
         let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
-        let mut names = names.iter();
-        Ok(names.all(|name| region.groups.contains_key(&Group::Classic(name.clone()))))
+        let elb = region.network.elb();
+        Ok(names.iter().all(|name| elb.facts_of(&Group::Classic(name.clone())).is_some()))
     }
 
     /// DescribeTargetGroups by ARN: the kinds of the groups' targets. `None` if one of the groups does not exist.
@@ -204,14 +204,14 @@ impl<'a> Client<'a> {
         arns: &[String],
     ) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
         let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
-        let kind = |arn: &String| Some((arn.clone(), region.target_kind(arn)?));
-        Ok(arns.iter().map(kind).collect())
+        let elb = region.network.elb();
+        Ok(arns.iter().map(|arn| elb.target_kind(arn)).collect())
     }
 
     /// DescribeTargetGroups without a name: the kinds of the targets of all target groups of a VPC, by ARN.
     pub fn target_groups_in(&mut self, now: Timestamp, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
         let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
-        Ok(region.target_kinds_in(vpc_id))
+        Ok(region.network.elb().target_kinds_in(vpc_id))
     }
 
     /// DescribeTags of target groups, by ARN.
@@ -225,7 +225,7 @@ impl<'a> Client<'a> {
             let message = "One or more target groups not found";
             CloudError::answered("DescribeTags", "TargetGroupNotFound", message)
         };
-        region.target_group_tags(arns).ok_or_else(missing)
+        region.network.elb().target_group_tags(arns).ok_or_else(missing)
     }
 
     /// A call about load balancer targets.

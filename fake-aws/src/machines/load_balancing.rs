@@ -1,86 +1,24 @@
-//! Targets of load balancers, as the API reference of Elastic Load Balancing describes them
-//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): the health
-//! check of a target begins some time after its registration, and the target drains for the delay of its group after
-//! its deregistration.
+//! The calls of machines about targets of load balancers. The health check of a target begins some time after its
+//! registration.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
 use capa_cloud::CloudError;
-use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest, Health, Target, TargetKind, TargetState};
+use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest, Health, Target, TargetState};
 
 use super::audit::Change;
 use super::instances::LaunchedInstance;
 use super::region::Region;
-use super::target_group::{Registration, TargetGroup};
 use super::time::after;
+use crate::elb::Registration;
 
 /// Time after a registration before the first health check of the target.
 const INITIAL: Duration = Duration::from_secs(20);
 
 impl Region {
-    /// Adds a target group or a Classic Load Balancer, whose targets drain for `delay`.
-    pub fn target_group(&mut self, group: Group, kind: TargetKind, delay: Duration) -> &mut Self {
-        let new = TargetGroup { kind, delay, targets: BTreeMap::new(), tags: Tags::new(), vpc_id: None };
-        self.groups.insert(group, new);
-        self
-    }
-
-    /// Sets the VPC of a target group. A new group belongs to no VPC, as one of Lambda functions.
-    pub fn place_group(&mut self, group: &Group, vpc_id: &str) -> &mut Self {
-        if let Some(group) = self.groups.get_mut(group) {
-            group.vpc_id = Some(vpc_id.to_owned());
-        }
-        self
-    }
-
-    /// The kinds of the targets of all target groups of a VPC, by ARN.
-    pub(super) fn target_kinds_in(&self, vpc_id: &str) -> Vec<(String, TargetKind)> {
-        let groups = self.groups.iter();
-        let of_vpc = groups.filter_map(|(group, state)| match group {
-            Group::TargetGroup(arn) if state.vpc_id.as_deref() == Some(vpc_id) => {
-                Some((arn.clone(), state.kind.clone()))
-            }
-            _ => None,
-        });
-        of_vpc.collect()
-    }
-
-    /// The tags of target groups, by ARN; `None` if one of the groups does not exist.
-    pub(super) fn target_group_tags(&self, arns: &[String]) -> Option<Vec<(String, Tags)>> {
-        let tags = |arn: &String| {
-            let group = self.groups.get(&Group::TargetGroup(arn.clone()))?;
-            Some((arn.clone(), group.tags.clone()))
-        };
-        arns.iter().map(tags).collect()
-    }
-
-    /// The kind of the targets of a target group.
-    pub(super) fn target_kind(&self, arn: &str) -> Option<TargetKind> {
-        let group = self.groups.get(&Group::TargetGroup(arn.to_owned()))?;
-        Some(group.kind.clone())
-    }
-
-    /// Tags a group.
-    pub fn tag_group(&mut self, group: &Group, key: &str, value: &str) -> &mut Self {
-        if let Some(group) = self.groups.get_mut(group) {
-            group.tags.insert(key.to_owned(), value.to_owned());
-        }
-        self
-    }
-
-    /// Takes a tag off a group.
-    pub fn untag_group(&mut self, group: &Group, key: &str) -> &mut Self {
-        if let Some(group) = self.groups.get_mut(group) {
-            group.tags.remove(key);
-        }
-        self
-    }
-
     /// Makes an instance fail the health checks of all groups from now on.
     pub fn fail_health_checks(&mut self, id: &str) -> &mut Self {
         self.unhealthy.insert(id.to_owned());
@@ -90,9 +28,8 @@ impl Region {
     /// The ids of the registered and draining targets of a group.
     pub fn targets_of(&mut self, now: Timestamp, group: &Group) -> Vec<String> {
         self.let_go(now);
-        let group = self.groups.get(group);
-        let targets = group.into_iter().flat_map(|group| group.targets.keys());
-        targets.map(|target| target.id.clone()).collect()
+        let elb = self.network.elb();
+        elb.targets_of(group).map(|(target, _)| target.id.clone()).collect()
     }
 
     /// The groups from which an instance still gets traffic, each with the time of the deregistration, if any, and the
@@ -101,13 +38,14 @@ impl Region {
         // Ended instances are not removed here, because the call in question may have ended them.
         let address = self.instances.get(id).map(LaunchedInstance::private_address);
         let of_it = |target: &Target| target.id == id || Some(&target.id) == address.as_ref();
-        let mut traffic = Vec::new();
-        for (group, state) in &mut self.groups {
-            state.forget_drained(now);
-            let found = state.targets.iter().find(|(target, _)| of_it(target));
-            traffic.extend(found.map(|(_, registration)| (group.clone(), registration.deregistered, state.delay)));
-        }
-        traffic
+        let mut elb = self.network.elb();
+        elb.remove_targets(now, |_| false);
+        let registration = |group: &Group| elb.targets_of(group).find(|(target, _)| of_it(target));
+        let traffic = elb.groups().filter_map(|group| {
+            let (_, registration) = registration(group)?;
+            Some((group.clone(), registration.deregistered, elb.delay_of(group)))
+        });
+        traffic.collect()
     }
 
     /// The groups in which an instance or its former address is registered and not draining.
@@ -125,42 +63,24 @@ impl Region {
         call: &GroupCall,
     ) -> Result<GroupAnswer, CloudError> {
         self.let_go(now);
-        let missing = || {
-            let code = match call.group {
-                Group::TargetGroup(_) => "TargetGroupNotFound",
-                Group::Classic(_) => "LoadBalancerNotFound",
-            };
-            CloudError::answered(call.action(), code, "One or more target groups not found")
-        };
         if let GroupRequest::Register(targets) = &call.request {
             self.check_targets(now, call.action(), targets)?;
         }
-        let health = match &call.request {
-            GroupRequest::Health => self.health(now, &call.group),
-            _ => Vec::new(),
-        };
-        let group = self.groups.get_mut(&call.group).ok_or_else(missing)?;
+        let facts = self.network.elb().known_group(call.action(), &call.group)?;
         let answer = match &call.request {
-            GroupRequest::Facts => GroupAnswer::Facts(group.facts()),
-            GroupRequest::Tags => GroupAnswer::Tags(group.tags.clone().into_iter().collect()),
-            GroupRequest::Health => GroupAnswer::Health(health),
-            GroupRequest::Delay => GroupAnswer::Delay(group.delay),
+            GroupRequest::Facts => GroupAnswer::Facts(facts),
+            GroupRequest::Tags => {
+                let tags = self.network.elb().tags_mut(call.group.id()).cloned();
+                GroupAnswer::Tags(tags.unwrap_or_default().into_iter().collect())
+            }
+            GroupRequest::Health => GroupAnswer::Health(self.health(now, &call.group)),
+            GroupRequest::Delay => GroupAnswer::Delay(self.network.elb().delay_of(&call.group)),
             GroupRequest::Register(targets) => {
-                for target in targets {
-                    let fresh = Registration { since: now, deregistered: None };
-                    let known = group.targets.entry(target.clone()).or_insert(fresh);
-                    if known.deregistered.is_some() {
-                        *known = fresh;
-                    }
-                }
+                self.network.elb().register(now, &call.group, targets);
                 GroupAnswer::Done
             }
             GroupRequest::Deregister(targets) => {
-                for target in targets {
-                    if let Some(known) = group.targets.get_mut(target) {
-                        known.deregistered.get_or_insert(now);
-                    }
-                }
+                self.network.elb().deregister(now, &call.group, targets);
                 GroupAnswer::Done
             }
         };
@@ -190,14 +110,8 @@ impl Region {
 
     /// Removes drained targets and the targets of ended instances. Targets by address stay.
     fn let_go(&mut self, now: Timestamp) {
-        let instances = &self.instances;
-        for group in self.groups.values_mut() {
-            group.forget_drained(now);
-            group.targets.retain(|target, registration| {
-                let instance = instances.get(&target.id);
-                registration.deregistered.is_some() || instance.is_none_or(|instance| instance.is_live(now))
-            });
-        }
+        let has_ended = |target: &Target| self.instances.get(&target.id).is_some_and(|instance| !instance.is_live(now));
+        self.network.elb().remove_targets(now, has_ended);
     }
 
     /// Refuses targets other than running instances.
@@ -214,10 +128,8 @@ impl Region {
     }
 
     fn health(&self, now: Timestamp, group: &Group) -> Vec<(Target, Health)> {
-        let Some(group) = self.groups.get(group) else {
-            return Vec::new();
-        };
-        let targets = group.targets.iter().map(|(target, registration)| {
+        let elb = self.network.elb();
+        let targets = elb.targets_of(group).map(|(target, registration): (&Target, &Registration)| {
             let instance = self.instance_of(target);
             let answers = instance.is_some_and(|instance| {
                 instance.state(now) == InstanceState::Running && !self.unhealthy.contains(&instance.id)

@@ -24,7 +24,6 @@ mod load_balancing;
 mod region;
 mod secrets;
 mod session;
-mod target_group;
 mod terminate;
 #[cfg(test)]
 mod tests;
@@ -41,7 +40,6 @@ pub use instances::{LaunchedInstance, Phase};
 pub use launch::plain_launch;
 pub use region::Region;
 pub use session::{CallDescription, Sessions, SimSession, Transport};
-pub use target_group::TargetGroup;
 
 use capa_cloud::LaunchRequest;
 

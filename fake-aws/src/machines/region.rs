@@ -8,15 +8,13 @@ use parking_lot::MappedMutexGuard;
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::RouteTable;
-use capa_cloud::targets::Group;
-use capa_cloud::{ApiLoadBalancer, CloudError, Image, InstanceState, InstanceType, Query, StateReason, StoredSecret};
+use capa_cloud::{CloudError, Image, InstanceState, InstanceType, Query, StateReason, StoredSecret};
 
 use super::allocated_address::AllocatedAddress;
 use super::allocated_host::AllocatedHost;
 use super::audit::{AuditEntry, Change};
 use super::instances::{LaunchedInstance, Phase};
 use super::limits::{TokenBuckets, exceeded};
-use super::target_group::TargetGroup;
 use super::time::{before, since_epoch};
 use crate::{Behaviour, FakeAccount, PublishedImage};
 
@@ -35,11 +33,8 @@ pub struct Region {
     /// The public parameters of Systems Manager, by name.
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
-    pub(super) groups: BTreeMap<Group, TargetGroup>,
     /// Instances that fail their health checks.
     pub(super) unhealthy: BTreeSet<String>,
-    /// Load balancers of the second generation, by name.
-    pub(super) load_balancers: BTreeMap<String, ApiLoadBalancer>,
     /// Id of the last instance of a token, by zone and token.
     pub(super) tokens: BTreeMap<(String, String), String>,
     /// The secrets of the services, and the objects in buckets.
@@ -91,9 +86,7 @@ impl Region {
             quota: None,
             parameters: BTreeMap::new(),
             instances: BTreeMap::new(),
-            groups: BTreeMap::new(),
             unhealthy: BTreeSet::new(),
-            load_balancers: BTreeMap::new(),
             tokens: BTreeMap::new(),
             secrets: Vec::new(),
             hosts: Vec::new(),
@@ -189,12 +182,6 @@ impl Region {
     /// Adds an instance type, or replaces the one with the same name.
     pub fn instance_type(&mut self, instance_type: InstanceType) -> &mut Self {
         self.network.ec2().put_instance_type(instance_type);
-        self
-    }
-
-    /// Adds a load balancer of the second generation.
-    pub fn load_balancer(&mut self, name: &str, load_balancer: ApiLoadBalancer) -> &mut Self {
-        self.load_balancers.insert(name.to_owned(), load_balancer);
         self
     }
 

@@ -1,9 +1,13 @@
 //! Load balancers of the second generation with their parts that were there before, and changes of them by hand.
 
+use std::time::Duration;
+
 use capa_api::common::Tags;
 use capa_cloud::elb::HealthCheck;
+use capa_cloud::targets::{Group, TargetKind};
 
 use crate::account::{FakeAccount, State};
+use crate::elb::DELAY;
 
 /// Resources that were there before.
 impl FakeAccount {
@@ -16,6 +20,29 @@ impl FakeAccount {
     /// Adds a target group with the health check of a new one, and gives its ARN.
     pub fn add_target_group(&self, name: &str, vpc: &str, port: i32, tags: Tags) -> String {
         self.add_any(|State { ec2, elb, .. }| elb.add_target_group(ec2, name, vpc, port, tags))
+    }
+
+    /// Adds a target group of no VPC or a Classic Load Balancer, whose targets are of this kind and drain for `delay` in
+    /// whole seconds.
+    pub fn put_group(&self, group: &Group, kind: TargetKind, delay: Duration) {
+        let State { ec2, elb, .. } = &mut *self.state.lock();
+        match group {
+            Group::TargetGroup(arn) => {
+                elb.put_target_group(ec2, arn, kind);
+                elb.set_target_group_attribute(arn, DELAY, &delay.as_secs().to_string());
+            }
+            Group::Classic(name) => {
+                elb.add_classic_load_balancer(ec2, name, "", &[], Tags::new());
+                elb.set_connection_draining(name, delay);
+            }
+        }
+    }
+
+    /// Sets the VPC of a target group.
+    #[must_use]
+    pub fn set_vpc_of_group(&self, arn: &str, vpc: &str) -> bool {
+        let mut elb = self.elb();
+        elb.target_group_mut(arn).map(|group| vpc.clone_into(&mut group.vpc_id)).is_some()
     }
 
     /// Adds a listener that forwards to a target group, and gives its ARN.

@@ -1,15 +1,15 @@
 //! The set-up of AWS resources, and changes by other users.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget};
 use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
-use capa_cloud::{ApiLoadBalancer, HostRequest, InstanceType, LaunchRequest, StateReason};
-use capa_fake_aws::PublishedImage;
+use capa_cloud::{HostRequest, InstanceType, LaunchRequest, StateReason};
 use capa_fake_aws::machines::{Region, plain_launch};
+use capa_fake_aws::{FakeAccount, PublishedImage};
 
 use super::{ACCESS_KEY, FakeAws};
 
@@ -26,6 +26,11 @@ fn default_route() -> Route {
 pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(50);
 
 impl FakeAws {
+    /// What managed clusters use of the region.
+    fn account(&self) -> FakeAccount {
+        self.state().region(&self.region).network().clone()
+    }
+
     /// Changes the region of this AWS.
     fn change(&self, change: impl FnOnce(&mut Region) -> &mut Region) {
         change(self.state().region(&self.region));
@@ -106,26 +111,37 @@ impl FakeAws {
 
     /// Adds a Network Load Balancer that forwards each port to a target group.
     pub(crate) fn load_balancer_with(&self, name: &str, listeners: &[(i32, &str)]) {
-        let mut balancer = ApiLoadBalancer { kind: "network".into(), listeners: BTreeMap::new() };
+        let account = self.account();
+        let arn = account.add_load_balancer(name, "", &[], Tags::new());
         for (port, group) in listeners {
-            balancer.listeners.entry(*port).or_default().push((*group).to_owned());
+            account.add_listener(&arn, *port, group, Tags::new());
         }
-        self.change(|region| region.load_balancer(name, balancer));
     }
 
     /// Adds a target group or a Classic Load Balancer.
     pub(crate) fn group(&self, group: &Group, kind: TargetKind) {
-        self.change(|region| region.target_group(group.clone(), kind, DRAINS_FOR));
+        self.account().put_group(group, kind, DRAINS_FOR);
     }
 
     /// Tags a group.
     pub(crate) fn tag_group(&self, group: &Group, key: &str, value: &str) {
-        self.change(|region| region.tag_group(group, key, value));
+        self.change_tags(group, |tags| {
+            tags.insert(key.to_owned(), value.to_owned());
+        });
     }
 
     /// Removes a tag from a group.
     pub(crate) fn untag_group(&self, group: &Group, key: &str) {
-        self.change(|region| region.untag_group(group, key));
+        self.change_tags(group, |tags| {
+            tags.remove(key);
+        });
+    }
+
+    fn change_tags(&self, group: &Group, change: impl FnOnce(&mut Tags)) {
+        let account = self.account();
+        let mut tags = account.tags(group.id());
+        change(&mut tags);
+        assert!(account.set_tags(group.id(), tags), "{group} exists");
     }
 
     /// The ids of the targets of a group.
@@ -196,7 +212,7 @@ impl FakeAws {
 
     /// Adds a public IPv4 pool with this number of free addresses.
     pub(crate) fn address_pool(&self, pool: &str, free: u32) {
-        self.state().region(&self.region).network().add_pool(pool, free);
+        self.account().add_pool(pool, free);
     }
 
     /// Gives an instance an Elastic IP of the user's, and returns the allocation id.
@@ -226,12 +242,11 @@ impl FakeAws {
 
     /// Adds a target group of a VPC, with tags.
     pub(crate) fn tagged_target_group(&self, arn: &str, vpc_id: &str, kind: TargetKind, tags: &[(&str, &str)]) {
-        let group = Group::TargetGroup(arn.to_owned());
-        self.change(|region| {
-            region.target_group(group.clone(), kind, DRAINS_FOR);
-            let region = region.place_group(&group, vpc_id);
-            tags.iter().fold(region, |region, (key, value)| region.tag_group(&group, key, value))
-        });
+        let account = self.account();
+        account.put_group(&Group::TargetGroup(arn.to_owned()), kind, DRAINS_FOR);
+        assert!(account.set_vpc_of_group(arn, vpc_id));
+        let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        assert!(account.set_tags(arn, tags.collect()));
     }
 
     /// Sets the tag that identifies the machine of an instance.

@@ -101,7 +101,7 @@ impl Double {
         region.security_group("sg-1", "vpc-1", "nodes");
         region.image("ami-1", "/dev/xvda");
         let group = Group::TargetGroup(TARGET_GROUP.to_owned());
-        region.target_group(group, TargetKind::Instance, seconds(60));
+        region.network().put_group(&group, TargetKind::Instance, seconds(60));
         let world = Simulated {
             ec2,
             sessions: Sessions::default(),
