@@ -40,6 +40,8 @@ pub use check_times::CheckTimes;
 pub use controller::{ClusterReconciler, wakes_machines, watched_cluster};
 pub use demand::{demand, demand_of_network, resolved_network};
 pub use lookup_cache::LookupCache;
+#[cfg(test)]
+pub(crate) use managed::tests::World as ManagedWorld;
 pub use managed::{KnownDetails, ManagedContext, PlanFacts, Preview, preview};
 pub use warning_dedup::WarningDedup;
 

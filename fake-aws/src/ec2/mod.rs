@@ -53,7 +53,8 @@ pub(crate) struct Ec2 {
     /// Without their local routes, which follow from the ranges of the VPC.
     route_tables: BTreeMap<String, Resource<RouteTable>>,
     security_groups: BTreeMap<String, Resource<security_group::Body>>,
-    /// By the ARN of the load balancer, the DNS name of a Classic Load Balancer, or the id of an interface by hand.
+    /// By the ARN of the load balancer, the DNS name of a Classic Load Balancer, or the id of an instance or of an
+    /// interface by hand.
     interfaces: BTreeMap<String, network_interface::Interfaces>,
     images: BTreeMap<String, PublishedImage>,
     instance_types: BTreeMap<String, InstanceType>,

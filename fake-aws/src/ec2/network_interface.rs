@@ -1,4 +1,4 @@
-//! Network interfaces of load balancers and of others. They keep what they are in from being deleted.
+//! Network interfaces of load balancers, of instances and of others. They keep what they are in from being deleted.
 
 use std::time::Duration;
 
@@ -11,26 +11,33 @@ use crate::filters::{Tags, select};
 /// Interfaces have no tags here.
 static NO_TAGS: Tags = Tags::new();
 
-/// The network interfaces of one load balancer, or one interface that a test added by hand.
+/// The network interfaces of one load balancer or instance, or one interface that a test added by hand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interfaces {
     all: Vec<NetworkInterface>,
-    /// Time at which the load balancer was deleted. The interfaces live on for some time.
-    ended_at: Option<Duration>,
+    /// Time from which they do not exist any more.
+    ends_at: Option<Duration>,
 }
 
 impl Ec2 {
-    /// Replaces the interfaces of a load balancer.
+    /// Replaces the interfaces of a load balancer or an instance.
     pub(crate) fn set_interfaces(&mut self, owner: &str, all: Vec<NetworkInterface>) {
-        let interfaces = Interfaces { all, ended_at: None };
+        let interfaces = Interfaces { all, ends_at: None };
         self.interfaces.insert(owner.to_owned(), interfaces);
     }
 
-    /// Begins to delete the interfaces of a load balancer.
-    pub(crate) fn end_interfaces(&mut self, owner: &str) {
-        let now = self.now;
+    /// Sets the time at which the interfaces of an instance end with it.
+    pub(crate) fn set_end_of_interfaces(&mut self, owner: &str, ends_at: Option<Duration>) {
         if let Some(interfaces) = self.interfaces.get_mut(owner) {
-            interfaces.ended_at.get_or_insert(now);
+            interfaces.ends_at = ends_at;
+        }
+    }
+
+    /// Begins to delete the interfaces of a load balancer, which live on for some time.
+    pub(crate) fn end_interfaces(&mut self, owner: &str) {
+        let ends_at = self.now.saturating_add(self.behaviour.load_balancer_interfaces);
+        if let Some(interfaces) = self.interfaces.get_mut(owner) {
+            interfaces.ends_at.get_or_insert(ends_at);
         }
     }
 
@@ -59,8 +66,7 @@ impl Ec2 {
     }
 
     fn living_interfaces(&self) -> impl Iterator<Item = &NetworkInterface> {
-        let age = self.behaviour.load_balancer_interfaces;
-        let lives = move |known: &&Interfaces| known.ended_at.is_none_or(|at| self.now < at.saturating_add(age));
+        let lives = |known: &&Interfaces| known.ends_at.is_none_or(|at| self.now < at);
         self.interfaces.values().filter(lives).flat_map(|known| &known.all)
     }
 

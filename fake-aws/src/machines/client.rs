@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
         region.network.ec2().describe_route_tables(query)
     }
 
-    /// DescribeNetworkInterfaces of the interfaces that tests have added, all pages.
+    /// DescribeNetworkInterfaces, all pages.
     pub fn describe_network_interfaces(
         &mut self,
         now: Timestamp,
@@ -159,7 +159,8 @@ impl<'a> Client<'a> {
         let (region, _) = self.enter(now, "DescribeNetworkInterfaces", 0)?;
         let mut found = region.network.ec2().describe_network_interfaces(query)?;
         for interface in &mut found {
-            interface.instance_id = region.attached_to(now, &interface.id);
+            let own = interface.instance_id.take();
+            interface.instance_id = own.or_else(|| region.attached_to(now, &interface.id));
         }
         Ok(found)
     }

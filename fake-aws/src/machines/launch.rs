@@ -152,6 +152,7 @@ impl Region {
         // The answer shows `pending`, however short that state is.
         let answer = Instance { state: InstanceState::Pending, state_reason: None, ..instance.shown(now) };
         self.instances.insert(id.clone(), instance);
+        self.show_interface(&id);
         self.record(now, access_key, &id, Change::Launched);
         answer
     }
@@ -217,6 +218,7 @@ impl Region {
                 ..self.new_instance(now, "", request, subnet)
             };
             self.instances.insert(id.to_owned(), instance);
+            self.show_interface(id);
         }
         self
     }

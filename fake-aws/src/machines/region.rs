@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use parking_lot::MappedMutexGuard;
 
 use capa_api::common::Tags;
-use capa_cloud::ec2::RouteTable;
+use capa_cloud::ec2::{NetworkInterface, RouteTable};
 use capa_cloud::{CloudError, Image, InstanceState, InstanceType, Query, StateReason, StoredSecret};
 
 use super::allocated_address::AllocatedAddress;
@@ -143,6 +143,26 @@ impl Region {
         self
     }
 
+    /// Makes the own network interface of an instance one of those of the network, until the instance is terminated.
+    pub(super) fn show_interface(&self, instance_id: &str) {
+        let Some(instance) = self.instances.get(instance_id) else {
+            return;
+        };
+        let has_own = instance.request.options.network_interfaces.is_empty();
+        let interface = NetworkInterface {
+            id: instance.interface_id(),
+            vpc_id: instance.subnet.vpc_id.clone(),
+            subnet_id: instance.subnet.id.clone(),
+            availability_zone: instance.subnet.zone.clone(),
+            security_group_ids: instance.security_group_ids.clone(),
+            instance_id: Some(instance_id.to_owned()),
+            ..NetworkInterface::default()
+        };
+        let mut ec2 = self.network.ec2();
+        ec2.set_interfaces(instance_id, has_own.then_some(interface).into_iter().collect());
+        ec2.set_end_of_interfaces(instance_id, instance.terminated_at().map(since_epoch));
+    }
+
     /// The instance that a network interface is attached to. A terminated instance has no interface.
     pub(super) fn attached_to(&self, now: Timestamp, interface_id: &str) -> Option<String> {
         let holds = |instance: &&LaunchedInstance| {
@@ -225,6 +245,7 @@ impl Region {
             let from = now;
             instance.turn(now, [Phase { from, state, reason }]);
         }
+        self.show_interface(id);
         self
     }
 
@@ -233,6 +254,7 @@ impl Region {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.phases = vec![Phase::new(Timestamp::MIN, InstanceState::Terminated)];
         }
+        self.show_interface(id);
         self
     }
 

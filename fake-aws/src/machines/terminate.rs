@@ -171,6 +171,7 @@ impl Region {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.turn(now, phases);
         }
+        self.show_interface(id);
     }
 }
 

@@ -82,6 +82,7 @@ impl Client<'_> {
         instance.security_group_ids = group_ids.to_vec();
         instance.security_group_ids.sort_unstable();
         let id = instance.id.clone();
+        region.show_interface(&id);
         region.record(now, &key, &id, Change::Regrouped);
         Ok(())
     }

@@ -49,7 +49,7 @@ mod tagging;
 mod taken;
 mod target_group;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod vpc;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ mod hosts;
 mod images;
 mod input;
 mod launches;
+mod managed_cluster;
 mod messages;
 mod moves;
 mod objects;

@@ -27,7 +27,7 @@ pub(crate) const DRAINS_FOR: Duration = Duration::from_secs(50);
 
 impl FakeAws {
     /// What managed clusters use of the region.
-    fn account(&self) -> FakeAccount {
+    pub(crate) fn account(&self) -> FakeAccount {
         self.state().region(&self.region).network().clone()
     }
 

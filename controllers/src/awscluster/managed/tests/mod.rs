@@ -25,3 +25,5 @@ mod sweep;
 mod tags;
 mod takeover;
 mod world;
+
+pub(crate) use world::World;

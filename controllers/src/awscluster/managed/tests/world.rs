@@ -46,9 +46,9 @@ struct Stored {
 }
 
 /// The AWSCluster, the API server and AWS.
-pub(super) struct World {
+pub(crate) struct World {
     stored: Arc<Stored>,
-    pub(super) account: FakeAccount,
+    pub(crate) account: FakeAccount,
     context: ManagedContext,
     owner: Option<Cluster>,
     pub(super) events: Vec<EventDraft>,
@@ -151,6 +151,11 @@ impl ClusterKubernetes for Stored {
 impl World {
     /// A world with an AWSCluster of this spec, which belongs to the Cluster `dev`.
     pub(super) fn new(spec: &str) -> Self {
+        Self::in_account(spec, FakeAccount::new())
+    }
+
+    /// The same in an account that others use, too.
+    pub(crate) fn in_account(spec: &str, account: FakeAccount) -> Self {
         let fake = FakeKubernetes::new(&Journal::default());
         let cluster: AWSCluster = read(&format!(
             "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {{name: dev, namespace: \
@@ -161,7 +166,7 @@ impl World {
         let owner = read(
             "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, spec: {}}",
         );
-        Self::of(fake, cluster, Some(owner), FakeAccount::new())
+        Self::of(fake, cluster, Some(owner), account)
     }
 
     fn of(fake: FakeKubernetes, cluster: AWSCluster, owner: Option<Cluster>, account: FakeAccount) -> Self {
@@ -213,7 +218,7 @@ impl World {
     }
 
     /// Deletes the AWSCluster.
-    pub(super) fn delete(&self) {
+    pub(crate) fn delete(&self) {
         let now = self.stored.now();
         self.edit(|cluster| cluster.metadata.deletion_timestamp = Some(Time(now)));
     }
@@ -311,12 +316,12 @@ impl World {
         panic!("the cluster comes to no rest: {:?}\n{status:#?}", self.account.journal());
     }
 
-    pub(super) fn rest(&mut self) -> usize {
+    pub(crate) fn rest(&mut self) -> usize {
         self.rest_watched(|_, _| {})
     }
 
     /// Runs passes for a time, whether or not anything is left to do.
-    pub(super) fn rest_for(&mut self, time: Duration) {
+    pub(crate) fn rest_for(&mut self, time: Duration) {
         let end = self.account.elapsed() + time;
         while self.account.elapsed() < end {
             let next = self.pass();
@@ -346,7 +351,7 @@ impl World {
         world
     }
 
-    pub(super) fn status(&self) -> AWSClusterStatus {
+    pub(crate) fn status(&self) -> AWSClusterStatus {
         self.cluster().and_then(|cluster| cluster.status).unwrap_or_default()
     }
 
@@ -357,17 +362,17 @@ impl World {
     }
 
     /// Runs passes until nothing is left to do, and asserts that nothing of the deleted cluster is left.
-    pub(super) fn assert_gone(&mut self) {
+    pub(crate) fn assert_gone(&mut self) {
         self.rest();
         assert!(self.account.is_empty(), "{:?}", self.account.contents());
         assert!(self.cluster().is_none());
     }
 
-    pub(super) fn condition(&self, condition: ConditionType) -> String {
+    pub(crate) fn condition(&self, condition: ConditionType) -> String {
         status_and_reason(&self.status().conditions, condition)
     }
 
-    pub(super) fn message(&self, condition: ConditionType) -> String {
+    pub(crate) fn message(&self, condition: ConditionType) -> String {
         let status = self.status();
         let found = find(&status.conditions, condition);
         found.map(|found| found.message.clone()).unwrap_or_default()
