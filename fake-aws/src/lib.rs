@@ -1,18 +1,13 @@
 //! AWS in memory, for tests and the simulation. Nothing here uses real time or chance, so the same calls give the same
 //! answers and ids.
 //!
-//! For managed clusters there is an account: the rules of EC2 and Elastic Load Balancing for the resources that a
-//! managed cluster makes, a clock that the test moves, and faults at chosen calls.
+//! A [`FakeAccount`] is one region of an account: the rules of EC2 and Elastic Load Balancing for VPCs with what is in
+//! them, for images, Elastic IPs and load balancers, with a clock. Each resource has a file with the same name as in
+//! [`capa_cloud::ec2`] or [`capa_cloud::elb`]. The test sets what AWS does not define with a [`Behaviour`].
 //!
-//! A test holds a [`FakeAccount`], and gives clones of it to the reconciler as
-//! [`ManagedCloud`](capa_cloud::managed::ManagedCloud). The test sets what AWS does not define with a [`Behaviour`],
-//! plans a [`Fault`] for single calls, and compares what two runs leave behind by their [`Contents`].
-//!
-//! What machines and brought infrastructure meet is in [`machines`]: instances with their sessions, Dedicated Hosts,
-//! secrets, targets and lookups, in accounts of their own.
-//!
-//! Each resource has a file with the same name as in [`capa_cloud::ec2`] or [`capa_cloud::elb`]; Elastic IPs and the
-//! interfaces of load balancers have one each of their own.
+//! Two kinds of callers use it. For managed clusters it is the [`ManagedCloud`](capa_cloud::managed::ManagedCloud): the
+//! test plans a [`Fault`] for single calls, and compares what two runs leave behind by their [`Contents`]. For machines
+//! and lookups, [`machines`] adds instances, hosts and secrets, access keys and the sessions of a process.
 
 mod account;
 mod behaviour;

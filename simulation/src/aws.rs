@@ -7,7 +7,9 @@ use capa_api::meta;
 use capa_cloud::targets::{AddressFamily, Group, GroupCall, GroupRequest, Target, TargetKind};
 use capa_cloud::{CloudError, Instance, LaunchRequest, Query, StoredSecret};
 use capa_fake_aws::Behaviour;
-use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Client, Ec2, LaunchedInstance, Region, plain_launch};
+use capa_fake_aws::machines::{
+    Accounts, AllocatedAddress, AllocatedHost, Client, LaunchedInstance, Region, plain_launch,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::management_cluster::ManagementCluster;
@@ -69,7 +71,7 @@ const STALENESS: SignedDuration = SignedDuration::from_secs(45);
 
 /// All of AWS.
 pub(crate) struct Aws {
-    pub(crate) ec2: Ec2,
+    pub(crate) accounts: Accounts,
     /// AWS answers no call: since when, and until when.
     unreachable: Option<(Timestamp, Timestamp)>,
     /// A machine whose instance no listing shows, and until when. A lookup by id shows it.
@@ -85,13 +87,13 @@ pub(crate) struct Aws {
 
 impl Aws {
     pub(crate) fn new() -> Self {
-        let mut ec2 = Ec2::new();
-        ec2.issue_key(MANAGER_KEY, ACCOUNT);
-        ec2.issue_key(MISTAKEN_KEY, OTHER_ACCOUNT);
-        ec2.issue_key(NEIGHBOUR_KEY, ACCOUNT);
-        ec2.issue_key(USER_KEY, ACCOUNT);
-        ec2.account(OTHER_ACCOUNT).region(REGION).put_bucket(BUCKET);
-        let region = ec2.account(ACCOUNT).region(REGION);
+        let mut accounts = Accounts::new();
+        accounts.issue_key(MANAGER_KEY, ACCOUNT);
+        accounts.issue_key(MISTAKEN_KEY, OTHER_ACCOUNT);
+        accounts.issue_key(NEIGHBOUR_KEY, ACCOUNT);
+        accounts.issue_key(USER_KEY, ACCOUNT);
+        accounts.account(OTHER_ACCOUNT).region(REGION).put_bucket(BUCKET);
+        let region = accounts.account(ACCOUNT).region(REGION);
         region.vpc(VPC, "10.0.0.0/16");
         region.security_group(GROUP, VPC, "nodes");
         region.security_group(OTHER_GROUP, VPC, "more");
@@ -104,7 +106,7 @@ impl Aws {
             region.network().put_group(&Group::TargetGroup(arn.to_owned()), kind, delay);
         }
         Self {
-            ec2,
+            accounts,
             unreachable: None,
             overlooked: None,
             serving: Vec::new(),
@@ -142,7 +144,7 @@ impl Aws {
     }
 
     pub(crate) fn region(&mut self) -> &mut Region {
-        self.ec2.account(ACCOUNT).region(REGION)
+        self.accounts.account(ACCOUNT).region(REGION)
     }
 
     /// Makes a call as a manager with this key. DescribeInstances shows it, where the view is stale, what was to be
@@ -154,7 +156,7 @@ impl Aws {
         view: View,
         call: impl FnOnce(&mut Client<'_>) -> T,
     ) -> T {
-        let Self { ec2, overlooked, .. } = self;
+        let Self { accounts, overlooked, .. } = self;
         let overlooked = overlooked.as_ref().filter(|(_, until)| now < *until);
         let omission = |query: &Query, shown: &mut Vec<Instance>| {
             if !query.filters.iter().any(|(name, _)| name == "tag-key") {
@@ -167,7 +169,7 @@ impl Aws {
                 shown.retain(|instance| instance.tags.get(meta::MACHINE_NAME_TAG) != Some(machine));
             }
         };
-        let client = ec2.client(key, REGION).omitting(&omission);
+        let client = accounts.client(key, REGION).omitting(&omission);
         let mut client = match view {
             View::Current => client,
             View::Stale => client.as_of(now.saturating_sub(STALENESS).unwrap_or(now)),
@@ -177,42 +179,42 @@ impl Aws {
 
     /// Calls as the user makes them.
     pub(crate) fn user(&mut self) -> Client<'_> {
-        self.ec2.client(USER_KEY, REGION)
+        self.accounts.client(USER_KEY, REGION)
     }
 
     /// The requests of the managers to RunInstances since the last call of this function.
     pub(crate) fn take_launch_requests(&mut self) -> impl Iterator<Item = (ManagementCluster, LaunchRequest)> {
-        let requests = self.ec2.take_launch_requests().into_iter();
+        let requests = self.accounts.take_launch_requests().into_iter();
         requests.filter_map(|(key, request)| Some((cluster_of_key(&key)?, request)))
     }
 
     /// Instances that the managers of all management clusters have launched and that live.
     pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &LaunchedInstance> {
-        let live = self.ec2.launched().filter(move |instance| instance.is_live(now));
+        let live = self.accounts.launched().filter(move |instance| instance.is_live(now));
         live.filter(|instance| launcher_of(instance).is_some())
     }
 
     /// The secrets and objects with bootstrap data in the account of the cluster. Managers that were given a key of the
     /// other account by mistake leave theirs there: the right key cannot delete them, and an event names them.
     pub(crate) fn secrets(&self) -> &[StoredSecret] {
-        self.ec2.find_region(ACCOUNT, REGION).map_or(&[], Region::secrets)
+        self.accounts.find_region(ACCOUNT, REGION).map_or(&[], Region::secrets)
     }
 
     /// The Dedicated Hosts in the account of the cluster that managers have allocated and that are not released.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &AllocatedHost> {
-        let region = self.ec2.find_region(ACCOUNT, REGION);
+        let region = self.accounts.find_region(ACCOUNT, REGION);
         let live = region.into_iter().flat_map(Region::live_hosts);
         live.filter(|host| cluster_of_key(&host.allocated_by).is_some())
     }
 
     /// All Dedicated Hosts of the account, oldest first.
     pub(crate) fn all_hosts(&self) -> &[AllocatedHost] {
-        self.ec2.find_region(ACCOUNT, REGION).map_or(&[][..], Region::hosts)
+        self.accounts.find_region(ACCOUNT, REGION).map_or(&[][..], Region::hosts)
     }
 
     /// All Elastic IPs of the account, oldest first.
     pub(crate) fn addresses(&self) -> &[AllocatedAddress] {
-        self.ec2.find_region(ACCOUNT, REGION).map_or(&[][..], Region::addresses)
+        self.accounts.find_region(ACCOUNT, REGION).map_or(&[][..], Region::addresses)
     }
 
     /// Instances that a management cluster has launched for a machine, as its tag names it, and that live.
@@ -228,7 +230,7 @@ impl Aws {
 
     /// Whether a management cluster has ever launched an instance for a machine.
     pub(crate) fn has_launched(&self, of: ManagementCluster, machine: &str) -> bool {
-        let mut launched = self.ec2.launched();
+        let mut launched = self.accounts.launched();
         launched.any(|instance| launcher_of(instance) == Some(of) && machine_of(instance) == Some(machine))
     }
 
@@ -238,17 +240,17 @@ impl Aws {
         let is_of_machine = |other: &LaunchedInstance| {
             launcher_of(other) == launcher_of(instance) && machine_of(other) == machine_of(instance)
         };
-        !self.ec2.launched().any(|other| is_later(other) && is_of_machine(other))
+        !self.accounts.launched().any(|other| is_later(other) && is_of_machine(other))
     }
 
     /// An instance by its id.
     pub(crate) fn instance(&self, id: &str) -> Option<&LaunchedInstance> {
-        self.ec2.launched().find(|instance| instance.id == id)
+        self.accounts.launched().find(|instance| instance.id == id)
     }
 
     /// Whether an instance is in every target group of the control plane, and not on its way out.
     pub(crate) fn is_served(&self, now: Timestamp, id: &str) -> bool {
-        let traffic = self.ec2.clone().account(ACCOUNT).region(REGION).traffic_of(now, id);
+        let traffic = self.accounts.clone().account(ACCOUNT).region(REGION).traffic_of(now, id);
         let served = traffic.iter().filter(|(_, deregistered, _)| deregistered.is_none());
         served.count() == TARGET_GROUPS.len()
     }
@@ -263,7 +265,7 @@ impl Aws {
 
     /// Targets that are left of instances that `counts`.
     pub(crate) fn targets_left(&mut self, now: Timestamp, counts: impl Fn(&LaunchedInstance) -> bool) -> Vec<String> {
-        let launched = self.ec2.launched().filter(|instance| counts(instance));
+        let launched = self.accounts.launched().filter(|instance| counts(instance));
         let ids: Vec<String> = launched.map(|instance| instance.id.clone()).collect();
         let left = ids.into_iter().filter(|id| !self.region().registered_in(now, id).is_empty());
         left.collect()

@@ -88,7 +88,7 @@ pub fn launch(machines: usize, weather: Weather) -> Launches {
     }
     let (for_machines, in_first_minute) = (called(began, runs), called(began, after(began, Duration::from_secs(60))));
     simulation.run_until(after(began, DEADLINE));
-    let launched = simulation.outside.aws.ec2.launched().map(|instance| instance.launched_at).max();
+    let launched = simulation.outside.aws.accounts.launched().map(|instance| instance.launched_at).max();
     Launches {
         for_machines,
         by_action,
@@ -152,7 +152,7 @@ pub fn flood(machines: usize, lead: Duration, deadline: Duration) -> Flood {
     create_newcomer(&mut simulation);
     simulation.settle(Duration::ZERO);
     simulation.run_until(after(came, deadline));
-    let mut launched = simulation.outside.aws.ec2.launched();
+    let mut launched = simulation.outside.aws.accounts.launched();
     let launched_after = launched.next().map(|instance| instance.launched_at.duration_since(came).unsigned_abs());
     let writes = simulation.made.iter().filter(|call| call.service == Service::Aws && call.writes);
     Flood {

@@ -293,7 +293,7 @@ impl Invariants {
         }
         for account in [ACCOUNT, OTHER_ACCOUNT] {
             let seen = self.seen.entry(account).or_default();
-            let audit = outside.aws.ec2.find_region(account, REGION).map_or(&[][..], Region::audit);
+            let audit = outside.aws.accounts.find_region(account, REGION).map_or(&[][..], Region::audit);
             let news: Vec<AuditEntry> = audit.iter().skip(*seen).cloned().collect();
             *seen += news.len();
             for entry in news {

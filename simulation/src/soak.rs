@@ -65,7 +65,7 @@ pub fn run(rounds: usize, machines: usize, stray_clusters: usize) -> Soak {
         simulation.invariants.violate(now, "undeletable: machines are left");
     }
     Soak {
-        launched: simulation.outside.aws.ec2.launched().count(),
+        launched: simulation.outside.aws.accounts.launched().count(),
         most,
         left: kept(&simulation),
         violation: simulation.invariants.violation,

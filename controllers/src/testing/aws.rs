@@ -18,7 +18,9 @@ use capa_cloud::{
     CloudError, ClusterCloud, ClusterClouds, LaunchRequest, MachineCloud, MachineClouds, MachineKey, ResolvedIdentity,
     StoredSecret, Timing,
 };
-use capa_fake_aws::machines::{AllocatedAddress, AllocatedHost, Ec2, LaunchedInstance, Region, Sessions, SimSession};
+use capa_fake_aws::machines::{
+    Accounts, AllocatedAddress, AllocatedHost, LaunchedInstance, Region, Sessions, SimSession,
+};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -43,7 +45,7 @@ pub(crate) struct FakeAws {
 }
 
 struct State {
-    ec2: Ec2,
+    accounts: Accounts,
     sessions: Sessions,
     account_id: String,
     /// Number of times that the account was replaced.
@@ -71,7 +73,7 @@ impl FakeAws {
     /// An empty account in `eu-west-1`.
     pub(crate) fn new(journal: &Journal, clock: &Arc<FakeKubernetes>) -> Self {
         let state = State {
-            ec2: Ec2::new(),
+            accounts: Accounts::new(),
             sessions: sessions(Duration::ZERO),
             account_id: ACCOUNT.to_owned(),
             replacements: 0,
@@ -118,7 +120,7 @@ impl FakeAws {
     /// Ids of the instances that were ever launched.
     pub(crate) fn instance_ids(&self) -> Vec<String> {
         let state = self.state();
-        state.ec2.launched().map(|instance| instance.id.clone()).collect()
+        state.accounts.launched().map(|instance| instance.id.clone()).collect()
     }
 
     /// The tags of an instance, of its volume or of its network interface.
@@ -226,8 +228,8 @@ fn sessions(listing_interval: Duration) -> Sessions {
 impl State {
     /// A region of the account. States of instances last until a test changes them.
     fn region(&mut self, name: &str) -> &mut Region {
-        self.ec2.issue_key(ACCESS_KEY, &self.account_id);
-        let region = self.ec2.account(&self.account_id).region(name);
+        self.accounts.issue_key(ACCESS_KEY, &self.account_id);
+        let region = self.accounts.account(&self.account_id).region(name);
         let mut behaviour = region.behaviour();
         behaviour.hidden = self.hidden;
         behaviour.pending = Duration::MAX;

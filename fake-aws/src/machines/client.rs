@@ -8,7 +8,7 @@ use capa_cloud::ec2::{NetworkInterface, RouteTable, SecurityGroup, Subnet, Vpc};
 use capa_cloud::targets::{Group, GroupAnswer, GroupCall, TargetKind};
 use capa_cloud::{ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, Query};
 
-use super::Ec2;
+use super::Accounts;
 use super::region::Region;
 
 /// A function that removes instances from the answer to a query.
@@ -16,7 +16,7 @@ type Omission<'a> = &'a dyn Fn(&Query, &mut Vec<Instance>);
 
 /// Calls with one access key in one region. The caller passes the time to every call. The time must not go backwards.
 pub struct Client<'a> {
-    ec2: &'a mut Ec2,
+    accounts: &'a mut Accounts,
     access_key: &'a str,
     region: &'a str,
     seen: Option<Timestamp>,
@@ -40,10 +40,10 @@ impl StateChange {
     }
 }
 
-impl Ec2 {
+impl Accounts {
     /// Calls with an access key in a region. With an invalid key every call is refused.
     pub fn client<'a>(&'a mut self, access_key: &'a str, region: &'a str) -> Client<'a> {
-        Client { ec2: self, access_key, region, seen: None, omission: None }
+        Client { accounts: self, access_key, region, seen: None, omission: None }
     }
 
     /// The requests of RunInstances since the last call of this function, with their access keys. Refused requests are
@@ -81,13 +81,13 @@ impl<'a> Client<'a> {
 
     /// STS GetCallerIdentity: the account of the key.
     pub fn account_id(&self) -> Result<String, CloudError> {
-        self.ec2.account_of("GetCallerIdentity", self.access_key)
+        self.accounts.account_of("GetCallerIdentity", self.access_key)
     }
 
     /// RunInstances for exactly one instance.
     pub fn run_instances(&mut self, now: Timestamp, request: &LaunchRequest) -> Result<Instance, CloudError> {
         let logged = (self.access_key.to_owned(), request.clone());
-        self.ec2.launch_requests.push(logged);
+        self.accounts.launch_requests.push(logged);
         let (region, key) = self.enter(now, "RunInstances", 1)?;
         region.run_instances(now, key, request)
     }
@@ -242,8 +242,8 @@ impl<'a> Client<'a> {
         action: &'static str,
         instances: usize,
     ) -> Result<(&mut Region, &str), CloudError> {
-        let account = self.ec2.account_of(action, self.access_key)?;
-        let account = self.ec2.accounts.get_mut(&account);
+        let account = self.accounts.account_of(action, self.access_key)?;
+        let account = self.accounts.by_id.get_mut(&account);
         let Some(region) = account.and_then(|account| account.regions.get_mut(self.region)) else {
             let message = format!("no endpoint answers for region {}", self.region);
             return Err(CloudError::no_answer(action, message));

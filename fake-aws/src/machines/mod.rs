@@ -1,11 +1,10 @@
-//! A simulated EC2 in memory that follows EC2's documentation: deterministic and synchronous, without a clock and
-//! without random numbers.
+//! Accounts as machines and lookups use them: instances, Dedicated Hosts, secrets and the calls of access keys, with
+//! EC2's request limits.
 //!
-//! An [`Ec2`] contains accounts, an account contains regions, and a [`Region`] contains resources. Tests add
-//! infrastructure directly to the region and make calls through a [`Client`], which represents one access key. The
-//! caller passes the time to every call, so that a test can simulate days in a moment. [`Behaviour`](crate::Behaviour) and the methods of
-//! [`Region`] set the behaviour that EC2 does not define: how long a new instance stays hidden, how long a state lasts,
-//! and when capacity is insufficient.
+//! [`Accounts`] contains accounts, an account contains regions, and a [`Region`] contains instances and a
+//! [`FakeAccount`](crate::FakeAccount), whose resources they use. Tests set a region up and make calls through a
+//! [`Client`], which represents one access key. The caller passes the time to every call, so that a test can simulate
+//! days in a moment.
 //!
 //! A call takes effect and returns its answer in one step. The caller simulates crashes, lost answers and delays, for
 //! example by dropping the answer of a call.
@@ -45,8 +44,8 @@ use capa_cloud::LaunchRequest;
 
 /// All accounts with their access keys.
 #[derive(Clone, Debug, Default)]
-pub struct Ec2 {
-    accounts: BTreeMap<String, Account>,
+pub struct Accounts {
+    by_id: BTreeMap<String, Account>,
     keys: BTreeMap<String, Key>,
     launch_requests: Vec<(String, LaunchRequest)>,
 }
@@ -57,16 +56,16 @@ struct Key {
     revoked: bool,
 }
 
-impl Ec2 {
-    /// An EC2 without accounts.
+impl Accounts {
+    /// No account and no key.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// An account, for example `111122223333`. The first call creates an empty account.
     pub fn account(&mut self, id: &str) -> &mut Account {
-        let serial = self.accounts.len();
-        self.accounts.entry(id.to_owned()).or_insert_with(|| Account {
+        let serial = self.by_id.len();
+        self.by_id.entry(id.to_owned()).or_insert_with(|| Account {
             id: id.to_owned(),
             serial,
             regions: BTreeMap::new(),
@@ -88,12 +87,12 @@ impl Ec2 {
 
     /// A region of an account, if it exists.
     pub fn find_region(&self, account: &str, region: &str) -> Option<&Region> {
-        self.accounts.get(account)?.regions.get(region)
+        self.by_id.get(account)?.regions.get(region)
     }
 
     /// The regions of all accounts.
     pub fn regions(&self) -> impl Iterator<Item = &Region> {
-        self.accounts.values().flat_map(|account| account.regions.values())
+        self.by_id.values().flat_map(|account| account.regions.values())
     }
 
     /// All instances that were ever launched, in all accounts and regions, by id.

@@ -92,12 +92,12 @@ impl FakeAws {
         state.region(&self.region);
         // A call without effect runs on a copy, which records its request.
         let mut copy = match &failure {
-            Some(failure) if !failure.after_effect => Some(state.ec2.clone()),
+            Some(failure) if !failure.after_effect => Some(state.accounts.clone()),
             _ => None,
         };
-        let ec2 = copy.as_mut().unwrap_or(&mut state.ec2);
-        let answer = effect(&mut ec2.client(ACCESS_KEY, &self.region), now);
-        let launches = ec2.take_launch_requests();
+        let accounts = copy.as_mut().unwrap_or(&mut state.accounts);
+        let answer = effect(&mut accounts.client(ACCESS_KEY, &self.region), now);
+        let launches = accounts.take_launch_requests();
         state.launches.extend(launches.into_iter().map(|(_, request)| request));
         failure.map_or(answer, |failure| Err(failure.error))
     }
@@ -136,7 +136,7 @@ impl InformerCalls for FakeAws {
         let now = self.now();
         let mut state = self.state();
         state.region(&self.region);
-        state.ec2.client(ACCESS_KEY, &self.region).describe_instances(now, query)
+        state.accounts.client(ACCESS_KEY, &self.region).describe_instances(now, query)
     }
 
     async fn look_up(&self, query: &Query) -> Result<Vec<Instance>, CloudError> {

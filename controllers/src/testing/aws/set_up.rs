@@ -173,7 +173,7 @@ impl FakeAws {
         };
         let mut state = self.state();
         state.region(&self.region);
-        let mut client = state.ec2.client(ACCESS_KEY, &self.region);
+        let mut client = state.accounts.client(ACCESS_KEY, &self.region);
         client.group_call(now, &call).unwrap();
     }
 

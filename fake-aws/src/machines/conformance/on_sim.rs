@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
-use crate::machines::{Client, Ec2, Region, time::after};
+use crate::machines::{Accounts, Client, Region, time::after};
 
 const ACCOUNT: &str = "111122223333";
 const REGION: &str = "eu-west-1";
@@ -20,17 +20,17 @@ struct OnSim {
 }
 
 struct Simulated {
-    ec2: Ec2,
+    accounts: Accounts,
     now: Timestamp,
 }
 
 impl Simulated {
     fn region(&mut self) -> &mut Region {
-        self.ec2.account(ACCOUNT).region(REGION)
+        self.accounts.account(ACCOUNT).region(REGION)
     }
 
     fn call<T>(&mut self, call: impl FnOnce(&mut Client<'_>, Timestamp) -> T) -> T {
-        call(&mut self.ec2.client(KEY, REGION), self.now)
+        call(&mut self.accounts.client(KEY, REGION), self.now)
     }
 
     fn set_length(&mut self, stage: Stage, length: Duration) {
@@ -58,9 +58,10 @@ impl OnSim {
             security_group_id: "sg-1".into(),
             foreign_security_group_id: "sg-2".into(),
         };
-        let mut ec2 = Ec2::new();
-        ec2.issue_key(KEY, ACCOUNT);
-        ec2.account(ACCOUNT)
+        let mut accounts = Accounts::new();
+        accounts.issue_key(KEY, ACCOUNT);
+        accounts
+            .account(ACCOUNT)
             .region(REGION)
             .vpc("vpc-1", "10.0.0.0/16")
             .vpc("vpc-2", "10.1.0.0/16")
@@ -70,7 +71,7 @@ impl OnSim {
             .security_group("sg-1", "vpc-1", "nodes")
             .security_group("sg-2", "vpc-2", "nodes")
             .image("ami-1", "/dev/xvda");
-        let mut simulated = Simulated { ec2, now: Timestamp::UNIX_EPOCH };
+        let mut simulated = Simulated { accounts, now: Timestamp::UNIX_EPOCH };
         for stage in [Stage::Pending, Stage::Stopping, Stage::ShuttingDown] {
             simulated.set_length(stage, Duration::ZERO);
         }

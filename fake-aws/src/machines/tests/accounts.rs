@@ -5,9 +5,9 @@ use capa_cloud::ErrorClass;
 fn a_key_acts_in_its_account_and_sees_no_other() {
     let mut world = Fixture::new();
     let first = world.run(&request("token", "subnet-a")).unwrap();
-    world.ec2.issue_key("key-2", "444455556666");
+    world.accounts.issue_key("key-2", "444455556666");
     world
-        .ec2
+        .accounts
         .account("444455556666")
         .region(REGION)
         .vpc("vpc-1", "10.0.0.0/16")
@@ -15,14 +15,14 @@ fn a_key_acts_in_its_account_and_sees_no_other() {
         .security_group("sg-1", "vpc-1", "nodes")
         .image("ami-1", "/dev/xvda");
     let now = world.now;
-    let mut other = world.ec2.client("key-2", REGION);
+    let mut other = world.accounts.client("key-2", REGION);
     assert_eq!(other.account_id().unwrap(), "444455556666");
     assert_eq!(other.describe_instances(now, &Query::default()).unwrap(), []);
     let refused = other.terminate_instances(now, std::slice::from_ref(&first.id));
     assert_eq!(code(refused), "InvalidInstanceID.NotFound");
     let second = other.run_instances(now, &request("token", "subnet-a")).unwrap();
     assert_ne!(first.id, second.id, "ids and tokens are each account's own");
-    world.ec2.issue_key(KEY, "444455556666");
+    world.accounts.issue_key(KEY, "444455556666");
     assert_eq!(world.describe(&Query::default())[0].id, second.id);
 }
 
@@ -30,24 +30,24 @@ fn a_key_acts_in_its_account_and_sees_no_other() {
 fn regions_are_apart_and_one_without_endpoint_does_not_answer() {
     let mut world = Fixture::new();
     world.run(&request("token", "subnet-a")).unwrap();
-    world.ec2.account(ACCOUNT).region("us-east-1");
+    world.accounts.account(ACCOUNT).region("us-east-1");
     let now = world.now;
-    let shown = world.ec2.client(KEY, "us-east-1").describe_instances(now, &Query::default());
+    let shown = world.accounts.client(KEY, "us-east-1").describe_instances(now, &Query::default());
     assert_eq!(shown.unwrap(), []);
-    let error = world.ec2.client(KEY, "eu-west-9").describe_instances(now, &Query::default());
+    let error = world.accounts.client(KEY, "eu-west-9").describe_instances(now, &Query::default());
     assert_eq!(error.unwrap_err().class, ErrorClass::NoAnswer);
 }
 
 #[test]
 fn a_revoked_or_unknown_key_is_refused() {
     let mut world = Fixture::new();
-    world.ec2.revoke_key(KEY);
+    world.accounts.revoke_key(KEY);
     let now = world.now;
     assert_eq!(code(world.run(&request("token", "subnet-a"))), "AuthFailure");
     assert_eq!(code(world.client().account_id()), "InvalidClientTokenId");
-    let stranger = world.ec2.client("stranger", REGION).describe_vpcs(now, &Query::default());
+    let stranger = world.accounts.client("stranger", REGION).describe_vpcs(now, &Query::default());
     assert_eq!(code(stranger), "AuthFailure");
-    world.ec2.issue_key(KEY, ACCOUNT);
+    world.accounts.issue_key(KEY, ACCOUNT);
     assert_eq!(world.client().account_id().unwrap(), ACCOUNT);
 }
 
@@ -60,7 +60,7 @@ fn equal_calls_give_equal_states() {
         world.run(&request("two", "subnet-b")).unwrap();
         world.terminate(&[&id]).unwrap();
         world.pass(100);
-        (world.describe(&Query::default()), format!("{:?}", world.ec2.audit()))
+        (world.describe(&Query::default()), format!("{:?}", world.accounts.audit()))
     };
     assert_eq!(history(), history());
 }

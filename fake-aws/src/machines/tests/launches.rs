@@ -57,7 +57,7 @@ fn the_token_of_a_terminated_instance_launches_nothing() {
         }
         world.pass(2 * 3600);
         assert_eq!(code(world.run(&request("token", "subnet-a"))), "IdempotentInstanceTerminated");
-        assert_eq!(world.ec2.launched().count(), 1);
+        assert_eq!(world.accounts.launched().count(), 1);
     }
 }
 
@@ -70,10 +70,10 @@ fn the_audit_distinguishes_launches_from_repetitions() {
     let _ = world.run(&request("token", "subnet-c")).unwrap_err();
     world.terminate(&[&first.id]).unwrap();
     world.terminate(&[&first.id]).unwrap();
-    let changes: Vec<_> = world.ec2.audit().into_iter().map(|entry| entry.change).collect();
+    let changes: Vec<_> = world.accounts.audit().into_iter().map(|entry| entry.change).collect();
     let expected = [Change::Launched, Change::LaunchRepeated, Change::Terminated, Change::TerminationRepeated];
     assert_eq!(changes, expected);
-    let launch = world.ec2.audit()[0].clone();
+    let launch = world.accounts.audit()[0].clone();
     assert_eq!((launch.at, launch.access_key.as_str()), (Timestamp::UNIX_EPOCH, KEY));
     assert_eq!((launch.account.as_str(), launch.region.as_str()), (ACCOUNT, REGION));
     assert_eq!(launch.instance_id, first.id);

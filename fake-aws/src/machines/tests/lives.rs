@@ -30,7 +30,7 @@ fn states_last_as_programmed_and_terminated_instances_vanish() {
     assert_eq!(world.states(), [InstanceState::Terminated]);
     world.pass(1);
     assert_eq!(world.states(), []);
-    assert_eq!(world.ec2.launched().count(), 1, "the test itself forgets nothing");
+    assert_eq!(world.accounts.launched().count(), 1, "the test itself forgets nothing");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_instance_that_ends_in_pending_shows_the_reason() {
     let shown = world.describe(&Query::default()).remove(0);
     assert_eq!((shown.state, shown.state_reason), (InstanceState::Terminated, Some(reason)));
     let now = world.now;
-    assert!(!world.ec2.launched().next().unwrap().has_run(now));
+    assert!(!world.accounts.launched().next().unwrap().has_run(now));
     world.run(&request("next", "subnet-a")).unwrap();
     world.pass(20);
     assert_eq!(world.states(), [InstanceState::Terminated, InstanceState::Running]);

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use parking_lot::MappedMutexGuard;
 
 use super::time::after;
-use super::{Client, Ec2, Region, plain_launch};
+use super::{Accounts, Client, Region, plain_launch};
 use crate::Behaviour;
 use capa_cloud::{CloudError, Instance, InstanceState, LaunchRequest, Query, UserData};
 
@@ -24,15 +24,16 @@ const KEY: &str = "key-1";
 
 /// One account with a VPC, subnets a and c in one zone and b in another, a group and an image.
 struct Fixture {
-    ec2: Ec2,
+    accounts: Accounts,
     now: Timestamp,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let mut ec2 = Ec2::new();
-        ec2.issue_key(KEY, ACCOUNT);
-        ec2.account(ACCOUNT)
+        let mut accounts = Accounts::new();
+        accounts.issue_key(KEY, ACCOUNT);
+        accounts
+            .account(ACCOUNT)
             .region(REGION)
             .vpc("vpc-1", "10.0.0.0/16")
             .subnet("subnet-a", "vpc-1", "eu-west-1a")
@@ -40,11 +41,11 @@ impl Fixture {
             .subnet("subnet-c", "vpc-1", "eu-west-1a")
             .security_group("sg-1", "vpc-1", "nodes")
             .image("ami-1", "/dev/xvda");
-        Self { ec2, now: Timestamp::UNIX_EPOCH }
+        Self { accounts, now: Timestamp::UNIX_EPOCH }
     }
 
     fn region(&mut self) -> &mut Region {
-        self.ec2.account(ACCOUNT).region(REGION)
+        self.accounts.account(ACCOUNT).region(REGION)
     }
 
     fn behaviour(&mut self) -> MappedMutexGuard<'_, Behaviour> {
@@ -52,7 +53,7 @@ impl Fixture {
     }
 
     fn client(&mut self) -> Client<'_> {
-        self.ec2.client(KEY, REGION)
+        self.accounts.client(KEY, REGION)
     }
 
     fn pass(&mut self, seconds: u64) {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::plain_request;
-use crate::machines::{CallDescription, Client, Ec2, Sessions, SimSession, Transport};
+use crate::machines::{Accounts, CallDescription, Client, Sessions, SimSession, Transport};
 use capa_cloud::session::{MachineSession, Moment, SessionDriver, SessionKey, perform};
 use capa_cloud::targets::{Desired, Group, TargetInstance, TargetKind, TargetPolicy, TargetRequest, TargetUser};
 use capa_cloud::{
@@ -52,7 +52,7 @@ struct Double {
 }
 
 struct Simulated {
-    ec2: Ec2,
+    accounts: Accounts,
     sessions: Sessions,
     at: Moment,
     key: &'static str,
@@ -71,7 +71,7 @@ impl Transport for Double {
         world.calls.push(call.action);
         let now = Timestamp::UNIX_EPOCH + world.at.now;
         let key = world.key;
-        let answer = effect(&mut world.ec2.client(key, REGION), now);
+        let answer = effect(&mut world.accounts.client(key, REGION), now);
         if let Some((_, key)) = world.replaced_by.take_if(|(action, _)| *action == call.action) {
             world.key = key;
             world.at.replacements += 1;
@@ -91,11 +91,11 @@ impl Transport for Double {
 
 impl Double {
     fn new() -> Self {
-        let mut ec2 = Ec2::new();
-        ec2.issue_key("mine", ACCOUNT);
-        ec2.issue_key("mistaken", OTHER_ACCOUNT);
-        ec2.account(OTHER_ACCOUNT).region(REGION);
-        let region = ec2.account(ACCOUNT).region(REGION);
+        let mut accounts = Accounts::new();
+        accounts.issue_key("mine", ACCOUNT);
+        accounts.issue_key("mistaken", OTHER_ACCOUNT);
+        accounts.account(OTHER_ACCOUNT).region(REGION);
+        let region = accounts.account(ACCOUNT).region(REGION);
         region.vpc("vpc-1", "10.0.0.0/16");
         region.subnet("subnet-1", "vpc-1", "eu-west-1a");
         region.security_group("sg-1", "vpc-1", "nodes");
@@ -103,7 +103,7 @@ impl Double {
         let group = Group::TargetGroup(TARGET_GROUP.to_owned());
         region.network().put_group(&group, TargetKind::Instance, seconds(60));
         let world = Simulated {
-            ec2,
+            accounts,
             sessions: Sessions::default(),
             at: Moment::default(),
             key: "mine",
@@ -179,7 +179,7 @@ fn registrations(double: &Double) -> usize {
     let mut world = double.world.lock();
     let now = Timestamp::UNIX_EPOCH + world.at.now;
     let group = Group::TargetGroup(TARGET_GROUP.to_owned());
-    world.ec2.account(ACCOUNT).region(REGION).targets_of(now, &group).len()
+    world.accounts.account(ACCOUNT).region(REGION).targets_of(now, &group).len()
 }
 
 fn take_out(double: &Double, id: &str) {
@@ -194,7 +194,7 @@ fn take_out(double: &Double, id: &str) {
         urgent: false,
         cluster: None,
     };
-    world.ec2.client("mine", REGION).group_call(now, &call).unwrap();
+    world.accounts.client("mine", REGION).group_call(now, &call).unwrap();
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) fn change_source(simulation: &mut Simulation, of: ManagementCluster, 
 fn remove_unused_groups(simulation: &mut Simulation) {
     let now = simulation.now();
     for group in [GROUP, OTHER_GROUP] {
-        let used = simulation.outside.aws.ec2.launched().any(|instance| {
+        let used = simulation.outside.aws.accounts.launched().any(|instance| {
             instance.is_live(now) && instance.request.security_group_ids.iter().any(|used| used == group)
         });
         if !used {

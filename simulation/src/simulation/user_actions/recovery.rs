@@ -92,7 +92,7 @@ pub(super) fn lose_status(simulation: &mut Simulation, of: ManagementCluster, nu
 fn note_lost_status(simulation: &mut Simulation, of: ManagementCluster, number: usize) {
     let (now, key) = (simulation.now(), machine_key(&machine_name(number)));
     let is_there = simulation.outside.server(of).get::<AWSMachine>(&machine_name(number));
-    let launched = simulation.outside.aws.ec2.launched();
+    let launched = simulation.outside.aws.accounts.launched();
     let last = launched.filter(|instance| launcher_of(instance) == Some(of) && machine_of(instance) == Some(&key));
     if let Some(instance) = last.max_by_key(|instance| instance.launched_at)
         && is_there.is_some()

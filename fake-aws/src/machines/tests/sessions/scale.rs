@@ -8,7 +8,7 @@ fn account_of(instances: usize, clusters: usize) -> (Double, Vec<Vec<String>>) {
     let mut ids = vec![Vec::new(); clusters];
     {
         let mut world = double.world.lock();
-        world.ec2.account(ACCOUNT).region(REGION).behaviour().pending = Duration::ZERO;
+        world.accounts.account(ACCOUNT).region(REGION).behaviour().pending = Duration::ZERO;
         for number in 0..instances {
             let cluster = number % clusters;
             let request = LaunchRequest {
@@ -16,7 +16,7 @@ fn account_of(instances: usize, clusters: usize) -> (Double, Vec<Vec<String>>) {
                 tags: tags(&format!("m{number}"), &cluster_name(cluster)),
                 ..request()
             };
-            let launched = world.ec2.client("mine", REGION).run_instances(Timestamp::UNIX_EPOCH, &request);
+            let launched = world.accounts.client("mine", REGION).run_instances(Timestamp::UNIX_EPOCH, &request);
             ids[cluster].push(launched.unwrap().id);
         }
     }
