@@ -1,7 +1,4 @@
-//! What the spec of a machine refers to in AWS: subnet, security groups, network interfaces and reserved capacity.
-
-#[cfg(test)]
-mod tests;
+//! The subnet and the security groups that the spec of a machine refers to by filters.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +7,9 @@ use capa_api::common::ResourceReference;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::AWSMachineSpec;
 use capa_api::network::{MachineNetwork, NetworkSubnet};
-use capa_cloud::ec2::{NetworkInterface, Subnet};
-use capa_cloud::{CapacitySource, CloudError, Query, Reads, zone_type};
-use capa_network::{Merged, Placement, Problem};
+use capa_cloud::ec2::Subnet;
+use capa_cloud::{CloudError, Query, Reads, zone_type};
+use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
 use crate::blocked::Blocked;
@@ -291,150 +288,5 @@ fn as_network(subnet: &Subnet, merged: &Merged) -> NetworkSubnet {
         zone_type: Some(zone_type(region_of(&merged.network), &subnet.zone)),
         ipv6: ipv6(subnet, merged.uses_ipv6),
         ..NetworkSubnet::default()
-    }
-}
-
-/// The network interfaces of a machine's spec, in the order of their devices.
-pub(crate) struct OwnInterfaces(Vec<NetworkInterface>);
-
-impl OwnInterfaces {
-    /// Looks up the interfaces that the spec names. `None` for a spec without any: its instance gets a new interface.
-    pub(crate) async fn resolve(
-        spec: &AWSMachineSpec,
-        region: &str,
-        cloud: &dyn Reads,
-    ) -> Result<Option<Self>, Blocked> {
-        let ids = &spec.network_interfaces;
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        let query = Query::filter("network-interface-id", ids.clone());
-        let found = cloud.network_interfaces(&query).await.map_err(|error| {
-            let message = format!("the lookup of the network interfaces in {region} failed: {error}");
-            Blocked::by_call(ConditionType::NetworkReady, message, &error)
-        })?;
-        let in_order = ids.iter().map(|id| {
-            let interface = found.iter().find(|interface| interface.id == *id).cloned();
-            interface.ok_or_else(|| {
-                let message = format!(
-                    "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new template"
-                );
-                Blocked::new(ConditionType::NetworkReady.is_false(Reason::NotFound, message), Next::Retry)
-            })
-        });
-        Ok(Some(Self(in_order.collect::<Result<_, _>>()?)))
-    }
-
-    /// The zone of a subnet, where one of the interfaces lies in it.
-    pub(crate) fn zone_of(&self, subnet_id: &str) -> Option<&str> {
-        let interface = self.0.iter().find(|interface| interface.subnet_id == subnet_id)?;
-        Some(&interface.availability_zone)
-    }
-
-    /// The placement that the interfaces determine. `wanted_zone` is the Machine's failure domain, and `own_subnets`
-    /// are the ids of the subnets that the spec itself names, if it names any.
-    pub(crate) fn placement(
-        &self,
-        wanted_zone: Option<&str>,
-        own_subnets: Option<&[&str]>,
-    ) -> Result<Placement, Problem> {
-        let conflict = |message: String| Problem::new(Reason::Conflict, message);
-        let Some(first) = self.0.first() else {
-            return Err(conflict("the spec names no network interface".to_owned()));
-        };
-        if let Some((id, instance)) = self.0.iter().find_map(NetworkInterface::attached) {
-            return Err(conflict(format!(
-                "network interface {id} is attached to instance {instance}: detach it, or name another in a new \
-                 template"
-            )));
-        }
-        if let Some(zone) = wanted_zone.filter(|zone| *zone != first.availability_zone) {
-            return Err(conflict(format!(
-                "network interface {} lies in {}, and the failure domain of the Machine is {zone}: name one in {zone}, \
-                 or set that failure domain",
-                first.id, first.availability_zone
-            )));
-        }
-        if own_subnets.is_some_and(|subnets| !subnets.contains(&first.subnet_id.as_str())) {
-            return Err(conflict(format!(
-                "network interface {} lies in {}, which is not the subnet of spec.subnet: leave subnet out",
-                first.id, first.subnet_id
-            )));
-        }
-        Ok(Placement {
-            subnet_id: first.subnet_id.clone(),
-            availability_zone: Some(first.availability_zone.clone()),
-            security_group_ids: self.security_groups(),
-        })
-    }
-
-    /// The security groups of all interfaces, without duplicates.
-    fn security_groups(&self) -> Vec<String> {
-        let mut ids: Vec<String> = Vec::new();
-        for id in self.0.iter().flat_map(|interface| &interface.security_group_ids) {
-            if !ids.contains(id) {
-                ids.push(id.clone());
-            }
-        }
-        ids
-    }
-}
-
-/// A zone, and the capacity in it that the machine names. A launch elsewhere is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CapacityZone {
-    zone: String,
-    source: CapacitySource,
-}
-
-/// The capacity that a machine names.
-pub(crate) fn capacity_source(spec: &AWSMachineSpec) -> Option<CapacitySource> {
-    let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
-    let reservation = given(&spec.capacity_reservation_id).map(CapacitySource::Reservation);
-    reservation.or_else(|| given(&spec.host_id).map(CapacitySource::Host))
-}
-
-/// Looks the zone up. `None` without such capacity, or after a permanent error, because the permission is optional:
-/// then launches try the zones.
-pub(crate) async fn capacity_zone(spec: &AWSMachineSpec, cloud: &dyn Reads) -> Result<Option<CapacityZone>, Blocked> {
-    let Some(source) = capacity_source(spec) else {
-        return Ok(None);
-    };
-    match cloud.capacity_zone(&source).await {
-        Ok(zone) => Ok(Some(CapacityZone { zone, source })),
-        Err(error) if error.class.is_permanent() => Ok(None),
-        Err(error) => {
-            let message = format!("the lookup of the zone of {source} failed: {error}");
-            Err(Blocked::by_call(ConditionType::NetworkReady, message, &error))
-        }
-    }
-}
-
-impl CapacityZone {
-    /// The network without the subnets of other zones. Subnets of unknown zones stay.
-    pub(crate) fn restrict(
-        &self,
-        network: &MachineNetwork,
-        failure_domain: Option<&str>,
-    ) -> Result<MachineNetwork, Problem> {
-        let Self { zone, source } = self;
-        if let Some(wanted) = failure_domain.filter(|wanted| wanted != zone) {
-            let message = format!(
-                "the Machine asks for failure domain {wanted}, and {source} is in {zone}: ask for {zone}, or name \
-                 capacity in {wanted} in a new template"
-            );
-            return Err(Problem::new(Reason::NoSubnetInFailureDomain, message));
-        }
-        let mut reduced = network.clone();
-        let is_there = |shown: &Option<String>| shown.as_ref().is_none_or(|shown| shown == zone);
-        reduced.subnets.retain(|subnet| is_there(&subnet.availability_zone));
-        if reduced.subnets.is_empty() && !network.subnets.is_empty() {
-            let message = format!(
-                "no subnet of the machine's network is in {zone}, the zone of {source}: add a subnet in {zone} to the \
-                 network, or name other capacity in a new template"
-            );
-            return Err(Problem::new(Reason::NoSubnetInFailureDomain, message));
-        }
-        Ok(reduced)
     }
 }

@@ -22,9 +22,11 @@ use crate::call_fingerprint::CallFingerprint;
 use crate::launch_memory::LaunchKind;
 use crate::launching::bootstrap::{BootstrapData, Format};
 use crate::launching::image_lookup::{self, ImageRequest, LaunchImage};
-use crate::launching::references::{self, CapacityZone, OwnInterfaces, ResolvedReferences};
+use crate::launching::interfaces::OwnInterfaces;
+use crate::launching::references::{self, ResolvedReferences};
 use crate::launching::replacement::Replacement;
 use crate::launching::request::{RequestInputs, build_request};
+use crate::launching::reserved_capacity::{CapacityZone, capacity_zone};
 use crate::launching::storage::{LaunchSecrets, StorageRequest};
 use crate::launching::{objects, secrets, validation};
 
@@ -94,7 +96,7 @@ pub(in crate::awsmachine) async fn resolve(
     let interfaces = own_interfaces(scope, &merged, &location).await?;
     // The record determines the subnet of a recorded attempt, and existing network interfaces determine theirs.
     let capacity_zone = match scope.open_request() {
-        None if interfaces.is_none() => references::capacity_zone(&scope.machine.spec, location.cloud.as_ref()).await?,
+        None if interfaces.is_none() => capacity_zone(&scope.machine.spec, location.cloud.as_ref()).await?,
         _ => None,
     };
     Ok(LaunchInputs {

@@ -29,8 +29,8 @@ use crate::awsmachine::ownership::{launch_token, search_token};
 use crate::awsmachine::scope::{FlowError, MachineScope};
 use crate::blocked::Blocked;
 use crate::launch_memory::{Pool, SubnetQuery};
-use crate::launching::references;
 use crate::launching::rejection::RefusedLaunch;
+use crate::launching::reserved_capacity::capacity_source;
 use crate::time::age;
 
 /// Launches or finds the instance of a machine. The launch record contains the instance when the flow ends without an
@@ -220,7 +220,7 @@ fn not_placed(scope: &mut MachineScope, problem: &Problem, inputs: &LaunchInputs
 /// Says that no subnet has capacity, with EC2's codes and words.
 fn without_capacity(scope: &MachineScope, problem: &Problem, refusals: &BTreeMap<String, String>) -> ConditionUpdate {
     let spec = &scope.machine.spec;
-    let within = match references::capacity_source(spec) {
+    let within = match capacity_source(spec) {
         Some(source @ CapacitySource::Reservation(_)) => format!(" in {source}"),
         Some(source @ CapacitySource::Host(_)) => format!(" on {source}"),
         None => String::new(),
