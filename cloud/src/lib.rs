@@ -10,14 +10,18 @@ pub mod ec2;
 pub mod elb;
 mod error;
 mod error_text;
+mod identity;
 pub mod informer;
+mod keys;
 pub mod limits;
 pub mod lookups;
 pub mod managed;
-mod model;
+mod query;
 mod reads;
 mod resource;
+mod secret;
 pub mod session;
+mod tags;
 pub mod targets;
 mod timing;
 
@@ -26,17 +30,22 @@ pub use api::{
     InstanceLookups, InstanceObserver, InstanceUpdates, LoadBalancerTargets, MachineCloud, MachineClouds,
     RememberedAccount, TemplateClouds,
 };
+pub use ec2::elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
+pub use ec2::host::{CapacitySource, Host, HostRequest};
+pub use ec2::image::Image;
 pub use ec2::instance::{Instance, Observation, PrimaryInterface, StateReason};
+pub use ec2::instance_type::InstanceType;
+pub use ec2::launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+pub use ec2::zone::zone_type;
 pub use elb::load_balancer::ApiLoadBalancer;
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
-pub use model::{
-    CapacitySource, ClusterKey, CredentialSource, DnsRecords, ElasticIp, ElasticIpAnswer, ElasticIpCall, Host,
-    HostRequest, Image, InstanceType, LaunchRequest, LaunchVolume, MachineKey, MetadataOptions, PresignRequest,
-    PresignedUrl, Query, ResolvedIdentity, SecretActions, SecretStore, StoredSecret, UserData, additional_tags,
-    identifying_tag, is_reserved_tag, zone_type,
-};
+pub use identity::{CredentialSource, ResolvedIdentity};
+pub use keys::{ClusterKey, MachineKey};
+pub use query::Query;
 pub use reads::{Answers, Found, MAX_TAGGED, Read, Reads};
+pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
+pub use tags::{additional_tags, identifying_tag, is_reserved_tag};
 pub use timing::{Timing, doubled_wait};
 
 // Targets, states, addresses and the options of a launch are the API's own types.

@@ -1,8 +1,13 @@
 //! The EC2 resources of clusters and machines: one file for each resource, with what AWS shows of it, and the calls
-//! that change it in managed clusters.
+//! that change it.
 
+pub mod elastic_ip;
+pub mod host;
+pub mod image;
 pub mod instance;
+pub mod instance_type;
 pub mod internet_gateway;
+pub mod launch;
 pub mod nat_gateway;
 pub mod network_interface;
 pub mod route_table;
@@ -10,6 +15,7 @@ pub mod security_group;
 pub mod subnet;
 pub mod tag;
 pub mod vpc;
+pub mod zone;
 
 use serde::{Deserialize, Serialize};
 

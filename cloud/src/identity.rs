@@ -2,7 +2,7 @@
 
 use secrecy::SecretString;
 
-use super::ClusterKey;
+use crate::keys::ClusterKey;
 
 /// An identity after its objects and Secrets were read and the namespace was checked for every role of the chain.
 #[derive(Clone, Debug)]
