@@ -12,10 +12,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use capa_api::conditions::{ConditionType, find};
-use capa_api::machine::{AWSMachine, InstanceState};
+use capa_api::machine::{AWSMachine, InstanceState, RecordedRequest};
 use capa_api::meta;
 use capa_cloud::Instance;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::de::DeserializeOwned;
 
 pub(crate) use aws::{DRAINS_FOR, FakeAws, refused, unanswered};
@@ -66,6 +67,19 @@ pub(crate) fn instance(id: &str, state: InstanceState, cluster: &str, machine_na
             (meta::MACHINE_NAME_TAG.to_owned(), machine_name_tag.to_owned()),
         ]
         .into(),
+    }
+}
+
+/// The recorded call of the attempt with this number, recorded at the Unix epoch.
+pub(crate) fn recorded_request(attempt: u32) -> RecordedRequest {
+    RecordedRequest {
+        client_token: format!("uid-{attempt}"),
+        subnet_id: "subnet-1".into(),
+        image_id: Some("ami-1".into()),
+        instance_type: "t3.large".into(),
+        security_group_ids: vec!["sg-1".into()],
+        parameters_hash: Some("h".into()),
+        requested_at: Time(Timestamp::UNIX_EPOCH),
     }
 }
 

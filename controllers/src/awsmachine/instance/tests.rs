@@ -3,14 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use capa_api::machine::{InstanceState, LaunchAttempt, LaunchRecord, RecordedRequest};
+use capa_api::machine::{InstanceState, LaunchAttempt, LaunchRecord};
 use capa_cloud::{Instance, StateReason, Timing};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::awsmachine::instance::observation::{Ending, ended_before_running};
-use crate::testing::instance;
+use crate::testing::{instance, recorded_request};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -24,15 +23,7 @@ fn ending(state: InstanceState, code: Option<&str>, failed_before: u32, now: u64
     // Attempts that EC2 refused for lack of capacity have numbers too, but launched no instance.
     let attempt = LaunchAttempt {
         number: NonZeroU32::new(70).unwrap(),
-        request: RecordedRequest {
-            client_token: "uid-70".into(),
-            subnet_id: "subnet-1".into(),
-            image_id: Some("ami-1".into()),
-            instance_type: "t3.large".into(),
-            security_group_ids: vec!["sg-1".into()],
-            parameters_hash: Some("h".into()),
-            requested_at: Time(Timestamp::UNIX_EPOCH),
-        },
+        request: recorded_request(70),
         holder: "one".into(),
         failed_instances: failed_before,
     };

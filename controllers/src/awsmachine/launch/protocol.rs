@@ -310,21 +310,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::recorded_request;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
     fn request(number: u32) -> RecordedRequest {
-        RecordedRequest {
-            client_token: format!("uid-{number}"),
-            subnet_id: "subnet-1".into(),
-            image_id: Some("ami-1".into()),
-            instance_type: "t3.large".into(),
-            security_group_ids: vec!["sg-1".into()],
-            parameters_hash: Some("h".into()),
-            requested_at: Time(at(100)),
-        }
+        RecordedRequest { requested_at: Time(at(100)), ..recorded_request(number) }
     }
 
     fn attempt(number: u32, holder: &str, failed_instances: u32) -> LaunchAttempt {

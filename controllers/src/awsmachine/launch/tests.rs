@@ -3,14 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use capa_api::machine::{LaunchAttempt, LaunchRecord, RecordedRequest};
+use capa_api::machine::{LaunchAttempt, LaunchRecord};
 use capa_cloud::Timing;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::awsmachine::launch::protocol::{Attempt, LaunchStep, LookUp, plan_launch};
 use crate::launch_memory::progress::{AbsenceProof, Progress};
+use crate::testing::recorded_request;
 use crate::time::Moment;
 
 fn number(number: u32) -> NonZeroU32 {
@@ -22,15 +22,7 @@ fn next(attempt: u32) -> LaunchStep {
 }
 
 fn recorded(attempt: u32) -> LaunchAttempt {
-    let request = RecordedRequest {
-        client_token: format!("uid-{attempt}"),
-        subnet_id: "subnet-1".into(),
-        image_id: Some("ami-1".into()),
-        instance_type: "t3.large".into(),
-        security_group_ids: vec!["sg-1".into()],
-        parameters_hash: Some("h".into()),
-        requested_at: Time(Timestamp::UNIX_EPOCH),
-    };
+    let request = recorded_request(attempt);
     LaunchAttempt { number: number(attempt), request, holder: "one".into(), failed_instances: 0 }
 }
 

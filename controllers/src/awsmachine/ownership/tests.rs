@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use capa_cloud::InstanceState;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::*;
-use crate::testing::{instance, read};
+use crate::testing::{instance, read, recorded_request};
 
 const UID: &str = "6f0c0c3e-9d0e-4d3f-9a51-0f6d2a4b7c11";
 const ID: &str = "i-0000000000000000a";
@@ -293,19 +291,6 @@ fn no_pattern_reaches_a_filter() {
     assert_eq!(without_cluster, Query::filter("tag:MachineName", ["team-a/m"]));
 }
 
-/// The recorded call of the attempt with this number.
-fn request(attempt: u32) -> RecordedRequest {
-    RecordedRequest {
-        client_token: format!("uid-{attempt}"),
-        subnet_id: "subnet-1".into(),
-        image_id: Some("ami-1".into()),
-        instance_type: "t3.large".into(),
-        security_group_ids: vec!["sg-1".into()],
-        parameters_hash: Some("h".into()),
-        requested_at: Time(Timestamp::UNIX_EPOCH),
-    }
-}
-
 fn ours(instance: &Instance) -> (Instance, Ownership) {
     (instance.clone(), Ownership::Ours(Proof::Launched))
 }
@@ -320,7 +305,7 @@ fn one_living_instance_is_adopted_and_several_are_a_conflict() {
     let gone = seen("i-a", InstanceState::Terminated);
     let stopped = seen("i-c", InstanceState::Stopped);
     let running = seen("i-b", InstanceState::Running);
-    assert_eq!(adopt(&[ours(&gone)], Some(&request(1))), Adoption::Nothing);
+    assert_eq!(adopt(&[ours(&gone)], Some(&recorded_request(1))), Adoption::Nothing);
     assert_eq!(adopt(&[ours(&gone), ours(&stopped)], None), Adoption::One(Box::new(stopped.clone())));
     assert_eq!(adopt(&[ours(&stopped), ours(&running)], None), Adoption::Several(vec!["i-b".into(), "i-c".into()]));
 }
@@ -345,16 +330,16 @@ fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
     for state in [InstanceState::Terminated, InstanceState::Running] {
         let found = of_attempt(state);
         let untagged = [(found.clone(), Ownership::Foreign(NotOurs::Untagged(Proof::Recorded)))];
-        assert_eq!(adopt(&untagged, Some(&request(1))), Adoption::One(Box::new(found)), "{state}");
+        assert_eq!(adopt(&untagged, Some(&recorded_request(1))), Adoption::One(Box::new(found)), "{state}");
     }
     let ended = of_attempt(InstanceState::Terminated);
     assert_eq!(
-        adopt(&[foreign(&of_attempt(InstanceState::Running))], Some(&request(1))),
+        adopt(&[foreign(&of_attempt(InstanceState::Running))], Some(&recorded_request(1))),
         Adoption::Foreign(vec!["i-a".into()]),
         "the ownership decides, and not the token alone"
     );
-    assert_eq!(adopt(&[foreign(&ended)], Some(&request(1))), Adoption::Nothing);
-    assert_eq!(adopt(&[ours(&ended)], Some(&request(2))), Adoption::Nothing);
+    assert_eq!(adopt(&[foreign(&ended)], Some(&recorded_request(1))), Adoption::Nothing);
+    assert_eq!(adopt(&[ours(&ended)], Some(&recorded_request(2))), Adoption::Nothing);
     assert_eq!(adopt(&[ours(&ended)], None), Adoption::Nothing);
 }
 
@@ -362,11 +347,11 @@ fn an_instance_of_the_open_attempt_is_adopted_in_any_state() {
 fn an_ended_instance_from_before_the_call_is_not_adopted() {
     let launched = |before: u64| Instance {
         client_token: Some("uid-1".into()),
-        launch_time: Some(request(1).requested_at.0 - Duration::from_secs(before)),
+        launch_time: Some(recorded_request(1).requested_at.0 - Duration::from_secs(before)),
         ..instance("i-a", InstanceState::Terminated, "dev", "team-a/m")
     };
     for (before, is_adopted) in [(0, true), (60, true), (61, false)] {
-        let found = adopt(&[ours(&launched(before))], Some(&request(1)));
+        let found = adopt(&[ours(&launched(before))], Some(&recorded_request(1)));
         assert_eq!(found != Adoption::Nothing, is_adopted, "{before} s before the call");
     }
 }
