@@ -80,16 +80,13 @@ impl Reads for ReadOnce<'_> {
 }
 
 impl ReadOnce<'_> {
-    /// The security groups among these ids that have been read already.
-    fn known_groups(&self, ids: &[String]) -> Vec<SecurityGroup> {
-        let mut known: Vec<SecurityGroup> = Vec::new();
-        for found in self.known.values() {
-            let Found::SecurityGroups(groups) = found else { continue };
-            let wanted = groups.iter().filter(|group| ids.contains(&group.id));
-            let new: Vec<_> = wanted.filter(|group| !known.iter().any(|known| known.id == group.id)).cloned().collect();
-            known.extend(new);
-        }
-        known
+    /// The security groups among these ids that have been read already, by id.
+    fn known_groups(&self, ids: &BTreeSet<String>) -> BTreeMap<String, SecurityGroup> {
+        let groups = self.known.values().filter_map(|found| match found {
+            Found::SecurityGroups(groups) => Some(groups),
+            _ => None,
+        });
+        by_id(groups.flatten().filter(|group| ids.contains(&group.id)).cloned()).collect()
     }
 }
 
@@ -125,18 +122,21 @@ async fn subnets_with(ids: Vec<String>, reads: &ReadOnce<'_>) -> Result<Vec<Subn
 async fn security_groups(facts: &mut Facts, reads: &ReadOnce<'_>) {
     let mut ids = group_ids(facts);
     let mut groups = reads.known_groups(&ids);
-    ids.retain(|id| !groups.iter().any(|group| group.id == *id));
+    ids.retain(|id| !groups.contains_key(id));
     if !ids.is_empty() {
         match reads.security_groups(&Query::filter("group-id", ids)).await {
-            Ok(found) => groups.extend(found),
+            Ok(found) => groups.extend(by_id(found)),
             Err(error) => {
                 facts.security_groups = Answer::Failed(failure(error));
                 return;
             }
         }
     }
-    groups.sort_by(|one, other| one.id.cmp(&other.id));
-    facts.security_groups = Answer::Found(groups);
+    facts.security_groups = Answer::Found(groups.into_values().collect());
+}
+
+fn by_id(groups: impl IntoIterator<Item = SecurityGroup>) -> impl Iterator<Item = (String, SecurityGroup)> {
+    groups.into_iter().map(|group| (group.id.clone(), group))
 }
 
 impl FactsGatherer {
@@ -331,15 +331,14 @@ fn vpc_id(facts: &Facts) -> Option<String> {
 }
 
 /// Ids of the security groups of machines, endpoints and load balancers.
-fn group_ids(facts: &Facts) -> Vec<String> {
+fn group_ids(facts: &Facts) -> BTreeSet<String> {
     let of_machines = facts.demand.group_ids(None).into_iter().map(str::to_owned);
     let endpoints = facts.vpc_endpoints.found().into_iter().flatten();
     let balancers = facts.load_balancers.found().into_iter().flatten();
-    let ids: BTreeSet<String> = of_machines
+    of_machines
         .chain(endpoints.flat_map(|endpoint| endpoint.security_group_ids.clone()))
         .chain(balancers.flat_map(|balancer| balancer.security_group_ids.clone()))
-        .collect();
-    ids.into_iter().collect()
+        .collect()
 }
 
 /// The distinct names in the machine templates.
