@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capa_cloud::ec2::{SecurityGroup, Subnet};
-use capa_cloud::{Answers, CloudError, Found, Query, Read, Reads};
+use capa_cloud::{Answers, CloudError, Found, KnownReads, Query, Reads};
 use capa_preflight::FactsSource;
 use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, MachineDemand};
 use jiff::Timestamp;
@@ -52,41 +52,14 @@ impl FactsSource for FactsGatherer {
         }
         facts.regions = answer(self.calls.ec2.region_facts(&demand.region).await);
         facts.zones = answer(self.calls.ec2.zone_facts().await);
-        let reads = ReadOnce { calls: &self.calls, known };
+        let reads = KnownReads::new(&self.calls, known);
         self.network(&mut facts, &reads).await;
         self.load_balancing(&mut facts).await;
-        security_groups(&mut facts, &reads).await;
+        security_groups(&mut facts, &reads, known).await;
         self.endpoint(&mut facts).await;
         self.machines(&mut facts).await;
         self.other_services(&mut facts).await;
         facts
-    }
-}
-
-/// The reads of the checks, without those that have been made just before.
-struct ReadOnce<'a> {
-    calls: &'a Calls,
-    known: &'a Answers,
-}
-
-#[async_trait]
-impl Reads for ReadOnce<'_> {
-    async fn read(&self, read: &Read) -> Result<Found, CloudError> {
-        match self.known.get(read) {
-            Some(found) => Ok(found.clone()),
-            None => self.calls.clone().read(read.clone()).await,
-        }
-    }
-}
-
-impl ReadOnce<'_> {
-    /// The security groups among these ids that have been read already, by id.
-    fn known_groups(&self, ids: &BTreeSet<String>) -> BTreeMap<String, SecurityGroup> {
-        let groups = self.known.values().filter_map(|found| match found {
-            Found::SecurityGroups(groups) => Some(groups),
-            _ => None,
-        });
-        by_id(groups.flatten().filter(|group| ids.contains(&group.id)).cloned()).collect()
     }
 }
 
@@ -96,7 +69,7 @@ async fn subnets(
     in_vpc: &Query,
     mut declared: Vec<String>,
     known: Option<&Vec<Subnet>>,
-    reads: &ReadOnce<'_>,
+    reads: &impl Reads,
 ) -> Result<Vec<Subnet>, CloudError> {
     let mut subnets = reads.subnets(in_vpc).await?;
     let of_vpc: BTreeSet<String> = subnets.iter().map(|subnet| subnet.id.clone()).collect();
@@ -111,7 +84,7 @@ async fn subnets(
 }
 
 /// The subnets with these ids that exist.
-async fn subnets_with(ids: Vec<String>, reads: &ReadOnce<'_>) -> Result<Vec<Subnet>, CloudError> {
+async fn subnets_with(ids: Vec<String>, reads: &impl Reads) -> Result<Vec<Subnet>, CloudError> {
     if ids.is_empty() {
         return Ok(vec![]);
     }
@@ -119,9 +92,9 @@ async fn subnets_with(ids: Vec<String>, reads: &ReadOnce<'_>) -> Result<Vec<Subn
 }
 
 /// The security groups of machines, load balancers and endpoints.
-async fn security_groups(facts: &mut Facts, reads: &ReadOnce<'_>) {
+async fn security_groups(facts: &mut Facts, reads: &impl Reads, known: &Answers) {
     let mut ids = group_ids(facts);
-    let mut groups = reads.known_groups(&ids);
+    let mut groups = known_groups(&ids, known);
     ids.retain(|id| !groups.contains_key(id));
     if !ids.is_empty() {
         match reads.security_groups(&Query::filter("group-id", ids)).await {
@@ -135,13 +108,22 @@ async fn security_groups(facts: &mut Facts, reads: &ReadOnce<'_>) {
     facts.security_groups = Answer::Found(groups.into_values().collect());
 }
 
+/// The security groups among these ids that have been read already, by id.
+fn known_groups(ids: &BTreeSet<String>, known: &Answers) -> BTreeMap<String, SecurityGroup> {
+    let groups = known.values().filter_map(|found| match found {
+        Found::SecurityGroups(groups) => Some(groups),
+        _ => None,
+    });
+    by_id(groups.flatten().filter(|group| ids.contains(&group.id)).cloned()).collect()
+}
+
 fn by_id(groups: impl IntoIterator<Item = SecurityGroup>) -> impl Iterator<Item = (String, SecurityGroup)> {
     groups.into_iter().map(|group| (group.id.clone(), group))
 }
 
 impl FactsGatherer {
     /// The VPC and its parts.
-    async fn network(&self, facts: &mut Facts, reads: &ReadOnce<'_>) {
+    async fn network(&self, facts: &mut Facts, reads: &impl Reads) {
         let declared: Vec<String> = facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect();
         if facts.demand.network.vpc.is_none() && !declared.is_empty() {
             facts.subnets = answer(subnets_with(declared.clone(), reads).await);

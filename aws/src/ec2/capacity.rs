@@ -11,8 +11,8 @@ impl Ec2Calls {
     ///
     /// # Errors
     /// The class is `NotFound` if AWS does not show the capacity, or does not show it yet.
-    pub(crate) async fn capacity_zone(&self, source: CapacitySource) -> Result<String, CloudError> {
-        let (action, zone) = match &source {
+    pub(crate) async fn capacity_zone(&self, source: &CapacitySource) -> Result<String, CloudError> {
+        let (action, zone) = match source {
             CapacitySource::Reservation(id) => {
                 let found = self.reservation_facts(vec![id.clone()]).await?.into_iter().next();
                 ("DescribeCapacityReservations", found.map(|reservation| reservation.zone))

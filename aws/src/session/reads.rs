@@ -48,9 +48,12 @@ fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
 impl Reads for ControllerSession {
     async fn read(&self, read: &Read) -> Result<Found, CloudError> {
         match shared_for(read, &self.session.shared.timing) {
-            None => self.calls.clone().read(read.clone()).await,
+            None => self.calls.read(read).await,
             Some(ages) => {
-                let ask = || self.calls.clone().read(read.clone()).boxed();
+                let ask = || {
+                    let (calls, read) = (self.calls.clone(), read.clone());
+                    async move { calls.read(&read).await }.boxed()
+                };
                 self.session.reads.get(read.clone(), ages, ask).await
             }
         }
@@ -64,7 +67,7 @@ pub(super) struct ClusterSession(pub(super) ControllerSession);
 #[async_trait]
 impl Reads for ClusterSession {
     async fn read(&self, read: &Read) -> Result<Found, CloudError> {
-        self.0.calls.clone().read(read.clone()).await
+        self.0.calls.read(read).await
     }
 }
 

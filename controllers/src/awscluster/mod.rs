@@ -6,7 +6,6 @@
 
 mod check_results;
 mod check_times;
-mod continued_lookup;
 mod controller;
 mod demand;
 mod facts;

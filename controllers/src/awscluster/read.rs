@@ -12,10 +12,9 @@ use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::Subnet;
 use capa_cloud::targets::{Group, TargetKind};
-use capa_cloud::{Answers, CloudError, ClusterCloud, ErrorClass, Query, ResolvedIdentity};
+use capa_cloud::{Answers, CloudError, ClusterCloud, ErrorClass, KnownReads, Query, ResolvedIdentity};
 
 use super::ClusterContext;
-use super::continued_lookup::ContinuedLookup;
 use super::facts::{Facts, FoundNetwork, IdentityFailure, LoadBalancerLookup, NetworkLookup, TargetLookup};
 use super::load_balancer::{self, NamedLoadBalancer, endpoint_port};
 use super::lookup_cache::LookupKey;
@@ -77,10 +76,10 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
         return Reading::without_aws(facts, Some(identity));
     }
     let cloud = context.clouds.cluster(&identity, region);
-    let answers = context.lookups.continued(uid, &key, now, &context.timing);
-    let cloud = ContinuedLookup::new(cloud.as_ref(), answers);
+    let earlier = context.lookups.continued(uid, &key, now, &context.timing);
+    let cloud = KnownReads::new(cloud.as_ref(), &earlier);
     let facts = ask_aws(cluster, owner, &cloud).await;
-    let (earlier, answers) = cloud.into_answers();
+    let answers = cloud.into_new_answers();
     match (&facts.identity, &facts.lookup) {
         (Ok(()), NetworkLookup::Recorded(..)) => context.lookups.remove(uid),
         (_, lookup) if lookup.rate_limited_for().is_some() => {
