@@ -125,7 +125,7 @@ async fn sign(
     location: &InstanceLocation,
 ) -> Result<UserData, Blocked> {
     let request = presigning.request(valid_from);
-    let signed = location.cloud.presign(&request).await;
+    let signed = location.session.cloud.presign(&request).await;
     let url = signed.map_err(|error| not_signed(&error))?;
     let user_data = presigning.user_data(&url);
     objects::check_size(&user_data).map_err(|refused| Blocked::new(refused, Next::AwaitChange))?;
@@ -175,7 +175,7 @@ pub(super) async fn store(
     for (part, secret) in launch_secrets.parts.iter().enumerate().skip(known.unwrap_or_default()) {
         // The pass may be cancelled while the call is under way.
         context.memory.forget_stored(scope.uid());
-        if let Err(error) = location.cloud.store_secret(&scope.key(), secret).await {
+        if let Err(error) = location.session.cloud.store_secret(&scope.key(), secret).await {
             let had_no_effect = error.is_denial() || error.retry_after.is_some();
             if had_no_effect && (part > 0 || known.is_some()) {
                 context.memory.stored(scope.uid(), data, part);
@@ -204,7 +204,7 @@ pub(super) fn nothing_is_stored(
 
 /// The fingerprint of the bootstrap data of a launch. The user data contains the digest and the location of the data.
 fn inputs_of(launch_secrets: &LaunchSecrets, location: &InstanceLocation) -> CallFingerprint {
-    CallFingerprint::of(&"bootstrap data", &(&location.account_id, launch_secrets.user_data.expose()))
+    CallFingerprint::of(&"bootstrap data", &(&location.session.account_id, launch_secrets.user_data.expose()))
 }
 
 fn not_stored(scope: &MachineScope, secret: &StoredSecret, error: &CloudError, context: &MachineContext) -> Blocked {
@@ -367,12 +367,12 @@ async fn delete(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), CloudError> {
-    if is_elsewhere(kept, &location.account_id) {
+    if is_elsewhere(kept, &location.session.account_id) {
         report_left(scope, kept, Left::Elsewhere);
         kept.forget(&mut scope.status);
         return Ok(());
     }
-    let cloud = location.cloud.clone();
+    let cloud = location.session.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}
         Err(error) if error.is_denial() && need_not_succeed(scope, kept, context).await => {
@@ -419,7 +419,9 @@ pub(super) async fn record(
 ) -> Result<(), FlowError> {
     let mut record = launch_secrets.record.clone();
     match record.recorded_like(&scope.status) {
-        Some(earlier) if is_elsewhere(&earlier, &location.account_id) => report_left(scope, &earlier, Left::Elsewhere),
+        Some(earlier) if is_elsewhere(&earlier, &location.session.account_id) => {
+            report_left(scope, &earlier, Left::Elsewhere);
+        }
         Some(earlier) if !record.takes_in(&earlier) => delete_earlier(scope, &earlier, context).await?,
         _ => {}
     }
@@ -437,7 +439,7 @@ async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &Mac
     let waiting = ConditionType::BootstrapDataReady.is_false(Reason::Failed, message);
     await_stored(scope, waiting, context)?;
     let location = location::of_kept(scope, kept, context).await?;
-    let cloud = location.cloud.clone();
+    let cloud = location.session.cloud.clone();
     match cloud.delete_secrets(&scope.key(), &kept.store(), &kept.names()).await {
         Ok(()) => {}
         Err(error) if error.is_denial() => report_left(scope, kept, Left::Replaced),

@@ -73,7 +73,7 @@ pub(super) async fn end_instance(
         DeletionStep::AwaitTermination => {
             if instance.is_alone {
                 // The informer follows the instance from here on and wakes the machine.
-                location.cloud.observe_instance(&scope.key(), id);
+                location.session.cloud.observe_instance(&scope.key(), id);
             }
             Blocked::new(awaiting(under_way(id), location), Next::AwaitChange)
         }
@@ -103,7 +103,7 @@ fn under_way(id: &str) -> String {
 
 /// The condition of a deletion that waits for AWS. If AWS cannot be read, or is read too seldom, the condition says so.
 fn awaiting(message: String, location: &InstanceLocation) -> ConditionUpdate {
-    if let Some(error) = location.cloud.reading_failure() {
+    if let Some(error) = location.session.cloud.reading_failure() {
         let message = format!("{message}, and AWS does not show its state: {error}");
         return ConditionType::InstanceReady.is_false(Reason::DeletionBlocked, message);
     }
@@ -126,7 +126,7 @@ async fn terminate(
     context: &MachineContext,
 ) -> Result<Blocked, Blocked> {
     context.await_change(scope, location.fingerprint(&DeletionCall::Terminate(id), &()))?;
-    match location.cloud.terminate(&scope.key(), id).await {
+    match location.session.cloud.terminate(&scope.key(), id).await {
         Ok(()) => {
             let submitted = &mut scope.status.submitted_terminations;
             if submitted.len() < MAX_SUBMITTED && !submitted.iter().any(|submitted| submitted == id) {
@@ -136,7 +136,7 @@ async fn terminate(
             Ok(Blocked::new(terminating, Next::Requeue(context.timing.listing_interval)))
         }
         Err(error) => {
-            let message = identity::described(&error, &location.identity_ref);
+            let message = identity::described(&error, &location.session.identity_ref);
             let blocked = Blocked::by_call(ConditionType::InstanceReady, message, &error);
             Err(context.remember_refusal(scope, blocked))
         }

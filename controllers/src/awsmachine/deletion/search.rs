@@ -76,7 +76,7 @@ pub(in crate::awsmachine) async fn find(
     scope.set_condition(ConditionType::IdentityReady.is_true(Reason::Ready));
     let mut foreign = None;
     if let Some(id) = known {
-        let observation = location.cloud.observe_instance(&scope.key(), &id);
+        let observation = location.session.cloud.observe_instance(&scope.key(), &id);
         if is_ours(scope, &observation, &location, context)? {
             let known = known_instance(scope, id, observation, &location)?;
             let known = after_newer_attempt(scope, known, &location, context).await?;
@@ -137,7 +137,7 @@ fn is_ours(
         return Ok(true);
     };
     let is_recorded = scope.status.launch.as_ref().is_some_and(|record| *record != LaunchRecord::Planned);
-    match inputs::ownership(scope, instance, &location.cluster_tag, context) {
+    match inputs::ownership(scope, instance, &location.session.cluster_tag, context) {
         Ownership::Ours(_) => Ok(true),
         // AWS removes the tags of a terminated instance.
         Ownership::Foreign(_) if instance.state.has_ended() => Ok(is_recorded),
@@ -159,7 +159,7 @@ fn untagged(scope: &MachineScope, instance: &Instance, proof: Proved, location: 
         ),
         None => format!(
             "it is not terminated; restore them if it is this machine's ({})",
-            scope.tags(&location.cluster_tag).described()
+            scope.tags(&location.session.cluster_tag).described()
         ),
     };
     let message = format!(
@@ -245,7 +245,7 @@ async fn after_newer_attempt(
         Err(failed) => return Err(failed),
     }
     // The lookup may have shown that the known instance still exists.
-    let observation = location.cloud.observe_instance(&scope.key(), id);
+    let observation = location.session.cloud.observe_instance(&scope.key(), id);
     Ok(InstanceToEnd { observation, ..known })
 }
 
@@ -266,7 +266,7 @@ async fn find_by_tags(
     {
         return Err(blocked.into());
     }
-    let tags = scope.tags(&location.cluster_tag);
+    let tags = scope.tags(&location.session.cluster_tag);
     let found = match look_up(scope, &tags, token, location).await {
         Ok(found) => found,
         // A lookup that waits for its turn or was throttled can be made later.
@@ -285,7 +285,7 @@ async fn find_by_tags(
     let mut ours = Vec::new();
     let mut unowned: Vec<String> = foreign.into_iter().collect();
     for instance in found {
-        match inputs::ownership(scope, &instance, &location.cluster_tag, context) {
+        match inputs::ownership(scope, &instance, &location.session.cluster_tag, context) {
             Ownership::Ours(_) => ours.push(instance),
             // Found by the token of the open attempt.
             Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
@@ -323,7 +323,7 @@ async fn look_up(
     token: Option<&str>,
     location: &InstanceLocation,
 ) -> Result<Vec<Instance>, CloudError> {
-    let cloud = location.cloud.as_ref();
+    let cloud = location.session.cloud.as_ref();
     let mut found = observation::look_up(cloud, tags, token).await?;
     if let Some(id) = annotated(scope)
         && found.iter().all(|instance| instance.id != id)

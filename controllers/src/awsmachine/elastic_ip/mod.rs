@@ -55,7 +55,7 @@ pub(super) async fn ensure_associated(
     let association = Association {
         pool: &pool,
         instance,
-        tags: address_tags(&instance.id, &location.cluster_tag, tag, others),
+        tags: address_tags(&instance.id, &location.session.cluster_tag, tag, others),
         location,
         context,
     };
@@ -148,7 +148,7 @@ impl Association<'_> {
     /// Records an address of the instance that exists already. Returns whether there is one.
     async fn adopt(&self, scope: &mut MachineScope) -> Result<bool, FlowError> {
         let found = self.look_up(&address_query(&self.instance.id)).await?;
-        let found = addresses_of(&self.instance.id, &self.location.cluster_tag, found);
+        let found = addresses_of(&self.instance.id, &self.location.session.cluster_tag, found);
         let Some(found) = found.into_iter().next() else {
             return Ok(false);
         };
@@ -157,10 +157,10 @@ impl Association<'_> {
     }
 
     async fn look_up(&self, query: &Query) -> Result<Vec<Address>, Blocked> {
-        self.location.cloud.elastic_ips(query).await.map_err(|error| {
+        self.location.session.cloud.elastic_ips(query).await.map_err(|error| {
             let message = format!(
                 "the Elastic IP of instance {} cannot be looked up in {}: {error}",
-                self.instance.id, self.location.region
+                self.instance.id, self.location.session.region
             );
             Blocked::by_call(READY, message, &error)
         })
@@ -171,7 +171,7 @@ impl Association<'_> {
         let Some(pool) = public_ipv4_pool::named(self.pool) else {
             return Ok(None);
         };
-        let free = self.location.cloud.free_addresses(pool).await.map_err(|error| {
+        let free = self.location.session.cloud.free_addresses(pool).await.map_err(|error| {
             let message = format!("the free addresses of public IPv4 pool {pool} cannot be looked up: {error}");
             Blocked::by_call(READY, message, &error)
         })?;
@@ -186,7 +186,7 @@ impl Association<'_> {
 
     /// Writes the record of a call. Until the call is answered, `clusterctl move` waits.
     async fn record(&self, scope: &mut MachineScope) -> Result<(), FlowError> {
-        write::block_move(scope, &self.location.account_id, self.context).await?;
+        write::block_move(scope, &self.location.session.account_id, self.context).await?;
         let asked_at = self.context.now();
         scope.status.elastic_ip = Some(Box::new(ElasticIp {
             phase: Some(ElasticIpPhase::Requested),
@@ -195,7 +195,7 @@ impl Association<'_> {
             ..ElasticIp::default()
         }));
         write::store(scope, self.context).await?;
-        let (calls, account_id) = (self.context.memory.elastic_ips(), &self.location.account_id);
+        let (calls, account_id) = (self.context.memory.elastic_ips(), &self.location.session.account_id);
         calls.recorded(scope.uid(), &token(scope), account_id, asked_at);
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Association<'_> {
             return Err(Blocked::new(waiting, Next::Requeue(Duration::ZERO)).into());
         };
         let call = ElasticIpCall::Allocate { pool, tags: self.tags.clone() };
-        match self.location.cloud.change_elastic_ip(&scope.key(), &call).await {
+        match self.location.session.cloud.change_elastic_ip(&scope.key(), &call).await {
             Ok(ElasticIpAnswer::Allocated { allocation_id, public_ip }) => {
                 let message = format!("allocated Elastic IP {public_ip} ({allocation_id})");
                 self.store_address(scope, allocation_id, public_ip).await?;
@@ -257,7 +257,7 @@ impl Association<'_> {
         };
         self.refuse_to_displace(public_ip, &interface.id).await?;
         let call = ElasticIpCall::Associate { allocation_id: id.clone(), interface_id: interface.id.clone() };
-        if let Err(error) = self.location.cloud.change_elastic_ip(&scope.key(), &call).await {
+        if let Err(error) = self.location.session.cloud.change_elastic_ip(&scope.key(), &call).await {
             let is_young = self.context.may_be_hidden(record.requested_at.as_ref());
             if error.code.as_deref() == Some("InvalidAllocationID.NotFound") && !is_young {
                 return Err(self.released_by_hand(scope, id));

@@ -102,7 +102,7 @@ async fn find(scope: &MachineScope, owners: &Owners, location: &InstanceLocation
     let mut found = Vec::new();
     for id in owners.proven.iter().chain(&owners.named) {
         let shown = look_up(scope, address_query(id), location).await?;
-        let mut of_instance = addresses_of(id, &location.cluster_tag, shown);
+        let mut of_instance = addresses_of(id, &location.session.cluster_tag, shown);
         if owners.named.as_ref() == Some(id) {
             let tag = meta::machine_name_tag_value(scope.namespace(), scope.machine.machine_name());
             let is_of_machine = |address: &Address| address.tags.get(meta::MACHINE_NAME_TAG) == Some(&tag);
@@ -114,8 +114,8 @@ async fn find(scope: &MachineScope, owners: &Owners, location: &InstanceLocation
 }
 
 async fn look_up(scope: &MachineScope, query: Query, location: &InstanceLocation) -> Result<Vec<Address>, Blocked> {
-    location.cloud.elastic_ips(&query).await.map_err(|error| {
-        let why = format!("its Elastic IPs cannot be looked up in {}: {error}", location.region);
+    location.session.cloud.elastic_ips(&query).await.map_err(|error| {
+        let why = format!("its Elastic IPs cannot be looked up in {}: {error}", location.session.region);
         ADDRESS.awaits_call(scope, &why, &error)
     })
 }
@@ -135,7 +135,7 @@ async fn release(
         return Err(is_associated(scope, &described, address, owners, context));
     }
     let call = ElasticIpCall::Release { allocation_id: id.to_owned() };
-    match location.cloud.change_elastic_ip(&scope.key(), &call).await {
+    match location.session.cloud.change_elastic_ip(&scope.key(), &call).await {
         Ok(_) => {
             let message = format!("released Elastic IP {id}");
             let event = EventDraft::normal("SuccessfulReleaseAddress", message);

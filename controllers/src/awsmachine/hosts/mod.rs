@@ -140,10 +140,10 @@ impl Allocation<'_> {
 
     /// The host of this machine, if there is one.
     async fn look_up(&self, scope: &MachineScope) -> Result<Option<Host>, Blocked> {
-        let found = self.location.cloud.hosts(&host_query()).await.map_err(|error| {
+        let found = self.location.session.cloud.hosts(&host_query()).await.map_err(|error| {
             let message = format!(
                 "the Dedicated Host of the machine cannot be looked up in {}, and none is allocated before: {error}",
-                self.location.region
+                self.location.session.region
             );
             Blocked::by_call(ConditionType::InstanceReady, message, &error)
         })?;
@@ -185,7 +185,7 @@ impl Allocation<'_> {
         };
         scope.status.dedicated_host = Some(Box::new(record));
         write::store(scope, self.context).await?;
-        let (hosts, account_id) = (self.context.memory.hosts(), &self.location.account_id);
+        let (hosts, account_id) = (self.context.memory.hosts(), &self.location.session.account_id);
         hosts.recorded(scope.uid(), token(scope), account_id, asked_at);
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Allocation<'_> {
                 again("EC2 is asked once the API server has confirmed the record of the host".to_owned()).into()
             );
         };
-        match self.location.cloud.allocate_host(&scope.key(), &request).await {
+        match self.location.session.cloud.allocate_host(&scope.key(), &request).await {
             Ok(id) => {
                 if let Some(record) = &mut scope.status.dedicated_host {
                     record.id = Some(id.clone());
@@ -258,7 +258,7 @@ impl Allocation<'_> {
 
     /// Releases a host on which nothing was launched.
     async fn release(&self, scope: &mut MachineScope, id: &str) -> Result<(), FlowError> {
-        match self.location.cloud.release_host(&scope.key(), id).await {
+        match self.location.session.cloud.release_host(&scope.key(), id).await {
             Ok(()) => {
                 let event =
                     EventDraft::normal("SuccessfulReleaseDedicatedHost", format!("released Dedicated Host {id}"));
@@ -340,9 +340,9 @@ fn not_allocated(request: &HostRequest, error: &CloudError) -> Blocked {
 /// A record that contains only the location of the host.
 fn located(location: &InstanceLocation) -> DedicatedHost {
     DedicatedHost {
-        region: Some(location.region.clone()),
-        account_id: Some(location.account_id.clone()),
-        identity_ref: Some(location.identity_ref.clone()),
+        region: Some(location.session.region.clone()),
+        account_id: Some(location.session.account_id.clone()),
+        identity_ref: Some(location.session.identity_ref.clone()),
         ..DedicatedHost::default()
     }
 }
@@ -375,10 +375,10 @@ pub(super) async fn recover(
     let Some(uid) = uid.filter(|uid| has_lost && *uid != scope.uid()) else {
         return Ok(());
     };
-    let listed = location.cloud.hosts(&host_query()).await.map_err(|error| {
+    let listed = location.session.cloud.hosts(&host_query()).await.map_err(|error| {
         let message = format!(
             "the Dedicated Host of instance {} cannot be looked up in {}: {error}",
-            instance.id, location.region
+            instance.id, location.session.region
         );
         Blocked::by_call(ConditionType::InstanceReady, message, &error)
     })?;

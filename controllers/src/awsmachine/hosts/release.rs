@@ -34,11 +34,11 @@ pub(in crate::awsmachine) async fn release_all(
         Err(FlowError::Blocked(blocked)) if was_never_asked && !blocked.is_throttled() => return Ok(()),
         Err(error) => return Err(HOST.awaits_location(scope, error)),
     };
-    let listed = match location.cloud.hosts(&host_query()).await {
+    let listed = match location.session.cloud.hosts(&host_query()).await {
         Ok(listed) => listed,
         Err(error) if was_never_asked && error.class != ErrorClass::Throttled => return Ok(()),
         Err(error) => {
-            let why = format!("its Dedicated Hosts cannot be looked up in {}: {error}", location.region);
+            let why = format!("its Dedicated Hosts cannot be looked up in {}: {error}", location.session.region);
             return Err(HOST.awaits_call(scope, &why, &error).into());
         }
     };
@@ -81,7 +81,7 @@ async fn release(
     context: &MachineContext,
 ) -> Result<(), Blocked> {
     context.await_change(scope, location.fingerprint(&DeletionCall::ReleaseHost(id), &()))?;
-    match location.cloud.release_host(&scope.key(), id).await {
+    match location.session.cloud.release_host(&scope.key(), id).await {
         Ok(()) => {
             let message = format!("released Dedicated Host {id}");
             scope.events.push(EventDraft::normal("SuccessfulReleaseDedicatedHost", message));

@@ -81,14 +81,14 @@ pub(in crate::awsmachine) async fn resolve(
     context.await_change(scope, made_from)?;
     let kind = kind_of_launch(scope, owner, &merged, &location);
     context.await_kind(scope, kind)?;
-    let references = references::resolve(&scope.machine.spec, &merged, location.cloud.as_ref()).await?;
+    let references = references::resolve(&scope.machine.spec, &merged, location.session.cloud.as_ref()).await?;
     let wanted = ImageRequest {
         spec: &scope.machine.spec,
         network: &merged.network,
         version: owner.spec.version.as_deref(),
         recorded: scope.open_request().and_then(|recorded| recorded.image_id.as_deref()),
     };
-    let image = image_lookup::resolve(&wanted, location.cloud.as_ref()).await?;
+    let image = image_lookup::resolve(&wanted, location.session.cloud.as_ref()).await?;
     if image.is_of_windows && needs_hook {
         return Err(no_hook(&image.id).into());
     }
@@ -96,7 +96,7 @@ pub(in crate::awsmachine) async fn resolve(
     let interfaces = own_interfaces(scope, &merged, &location).await?;
     // The record determines the subnet of a recorded attempt, and existing network interfaces determine theirs.
     let capacity_zone = match scope.open_request() {
-        None if interfaces.is_none() => capacity_zone(&scope.machine.spec, location.cloud.as_ref()).await?,
+        None if interfaces.is_none() => capacity_zone(&scope.machine.spec, location.session.cloud.as_ref()).await?,
         _ => None,
     };
     Ok(LaunchInputs {
@@ -171,10 +171,10 @@ fn delivered(
         spec: &scope.machine.spec,
         uid: scope.uid(),
         name: scope.machine.machine_name(),
-        region: &location.region,
-        account_id: &location.account_id,
-        identity_ref: &location.identity_ref,
-        cluster_tag: &location.cluster_tag,
+        region: &location.session.region,
+        account_id: &location.session.account_id,
+        identity_ref: &location.session.identity_ref,
+        cluster_tag: &location.session.cluster_tag,
         data,
     };
     let secrets = match data {
@@ -235,7 +235,7 @@ async fn own_interfaces(
         return Ok(None);
     }
     let region = merged.network.region.as_deref().unwrap_or_default();
-    OwnInterfaces::resolve(&scope.machine.spec, region, location.cloud.as_ref()).await
+    OwnInterfaces::resolve(&scope.machine.spec, region, location.session.cloud.as_ref()).await
 }
 
 /// The Dedicated Host that was allocated for the machine, and on which it is launched.
@@ -255,7 +255,7 @@ impl LaunchInputs {
     ) -> LaunchRequest {
         let inputs = RequestInputs {
             network: &self.references.network,
-            cluster_tag: &self.location.cluster_tag,
+            cluster_tag: &self.location.session.cluster_tag,
             owner_name: self.owner.metadata.name.as_deref().unwrap_or_default(),
             management_cluster: self.management_cluster.as_deref(),
             role: self.location.role,
@@ -290,14 +290,14 @@ impl LaunchInputs {
             sources.insert("securityGroups".to_owned(), format!("AWSMachine/{name}"));
         }
         MachineNetworkInUse {
-            account_id: Some(self.location.account_id.clone()),
-            region: Some(self.location.region.clone()),
+            account_id: Some(self.location.session.account_id.clone()),
+            region: Some(self.location.session.region.clone()),
             availability_zone: self.zone_of(&request.subnet_id).map(str::to_owned),
             subnet_id: Some(request.subnet_id.clone()),
             security_group_ids: request.security_group_ids.clone(),
-            identity_ref: Some(self.location.identity_ref.clone()),
+            identity_ref: Some(self.location.session.identity_ref.clone()),
             control_plane_targets: self.location.targets.clone(),
-            cluster_tag: Some(self.location.cluster_tag.clone()),
+            cluster_tag: Some(self.location.session.cluster_tag.clone()),
             sources,
         }
     }

@@ -9,7 +9,7 @@ use capa_api::contract::Cluster;
 use capa_api::machine::{AWSMachine, AWSMachineStatus, DedicatedHost, LaunchRecord, MachineNetworkInUse};
 use capa_api::meta;
 use capa_api::network::{MachineNetwork, NetworkBootstrapBucket};
-use capa_cloud::{CloudError, ErrorClass, MachineCloud, Reads, RememberedAccount};
+use capa_cloud::{CloudError, ErrorClass, RememberedAccount};
 use capa_network::{Merged, Problem};
 use capa_runtime::reconcile::Next;
 
@@ -25,30 +25,23 @@ use crate::named_load_balancers::{Answers, keep_allowed_count, resolve_names};
 
 /// The location of a machine's instance, or of its launch, with the AWS session for it.
 pub(in crate::awsmachine) struct InstanceLocation {
-    pub(in crate::awsmachine) region: String,
-    pub(in crate::awsmachine) identity_ref: IdentityReference,
-    /// The account that the credentials of the identity belong to.
-    pub(in crate::awsmachine) account_id: String,
+    /// The AWS session of the identity in the region of the instance.
+    pub(in crate::awsmachine) session: Session,
     /// Name of the Cluster.
     pub(in crate::awsmachine) cluster_name: String,
-    /// Name of the cluster in tags.
-    pub(in crate::awsmachine) cluster_tag: String,
     pub(in crate::awsmachine) role: MachineRole,
     /// The load balancer targets of the instance.
     pub(in crate::awsmachine) targets: Vec<ControlPlaneTarget>,
     /// Why the targets are not known yet: the problem of the source that supplies them, or of the load balancer whose
     /// target groups they are.
     pub(in crate::awsmachine) pending_targets: Option<Problem>,
-    /// The AWS session of the identity in the region.
-    pub(in crate::awsmachine) cloud: Arc<dyn MachineCloud>,
-    /// The key of the credentials. A changed identity or a changed Secret has another key.
-    identity_key: String,
 }
 
 impl InstanceLocation {
     /// The fingerprint of a call with these inputs, and with the credentials and the region of the location.
     pub(in crate::awsmachine) fn fingerprint(&self, call: &impl Hash, inputs: &impl Hash) -> CallFingerprint {
-        CallFingerprint::of(call, &(inputs, &self.identity_key, &self.account_id, &self.region))
+        let Session { identity_key, account_id, region, .. } = &self.session;
+        CallFingerprint::of(call, &(inputs, identity_key, account_id, region))
     }
 }
 
@@ -235,23 +228,12 @@ async fn connect(
     let identity_ref = inputs.identity_ref.unwrap_or_else(default_identity);
     let cluster_name = cluster_name(scope);
     let cluster_tag = inputs.cluster_tag.unwrap_or_else(|| cluster_name.clone());
-    let Session { region, identity_ref, cluster_tag, account_id, identity_key, cloud } =
-        session(scope, region, identity_ref, cluster_tag, context).await?;
-    validate_account(scope, &account_id).map_err(|update| Blocked::new(update, Next::Retry))?;
+    let session = session(scope, region, identity_ref, cluster_tag, context).await?;
+    validate_account(scope, &session.account_id).map_err(|update| Blocked::new(update, Next::Retry))?;
     let role = scope.owners.role(&scope.machine);
-    let (targets, problem) = resolve_targets(inputs.targets, role, cloud.as_ref(), &region, &account_id).await;
-    Ok(InstanceLocation {
-        region,
-        identity_ref,
-        account_id,
-        cluster_name,
-        cluster_tag,
-        role,
-        targets,
-        pending_targets: inputs.pending_targets.or(problem),
-        cloud,
-        identity_key,
-    })
+    let (targets, problem) = resolve_targets(inputs.targets, role, &session).await;
+    let pending_targets = inputs.pending_targets.or(problem);
+    Ok(InstanceLocation { session, cluster_name, role, targets, pending_targets })
 }
 
 /// The session of the identity in the region: that of an earlier flow of the pass, or a new one, for which the identity
@@ -397,18 +379,16 @@ pub(in crate::awsmachine) fn account_of_lost_attempt<'a>(
 async fn resolve_targets(
     targets: Vec<ControlPlaneTarget>,
     role: MachineRole,
-    cloud: &dyn Reads,
-    region: &str,
-    account_id: &str,
+    session: &Session,
 ) -> (Vec<ControlPlaneTarget>, Option<Problem>) {
     if role != MachineRole::ControlPlane {
         return (targets, None);
     }
     let mut answers = Answers::new();
     for name in targets.iter().filter_map(|target| target.load_balancer_name.as_deref()) {
-        answers.insert(name.to_owned(), cloud.load_balancer(name).await);
+        answers.insert(name.to_owned(), session.cloud.load_balancer(name).await);
     }
-    let (mut resolved, problems) = resolve_names(targets, &answers, region, account_id);
+    let (mut resolved, problems) = resolve_names(targets, &answers, &session.region, &session.account_id);
     resolved.retain(|target| target.load_balancer_name.is_none());
     let excess = keep_allowed_count(&mut resolved, "controlPlaneTargets of the network, in its source");
     // A deletion waits for what may be known soon, whatever else is wrong.

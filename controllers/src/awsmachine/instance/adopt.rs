@@ -85,13 +85,13 @@ pub(in crate::awsmachine) async fn recover_before_end(
 /// The network of the instance, as far as it is known.
 fn recovered_network(instance: &Instance, location: &InstanceLocation) -> MachineNetworkInUse {
     MachineNetworkInUse {
-        account_id: Some(location.account_id.clone()),
-        region: Some(location.region.clone()),
+        account_id: Some(location.session.account_id.clone()),
+        region: Some(location.session.region.clone()),
         availability_zone: Some(instance.availability_zone.clone()),
         subnet_id: instance.subnet_id.clone(),
-        identity_ref: Some(location.identity_ref.clone()),
+        identity_ref: Some(location.session.identity_ref.clone()),
         control_plane_targets: location.targets.clone(),
-        cluster_tag: Some(location.cluster_tag.clone()),
+        cluster_tag: Some(location.session.cluster_tag.clone()),
         ..MachineNetworkInUse::default()
     }
 }
@@ -153,11 +153,11 @@ async fn newer_attempt(
     let Some(record @ LaunchRecord::Answered { .. }) = &scope.status.launch else {
         return Ok(None);
     };
-    let tags = scope.tags(&location.cluster_tag);
-    let found = observation::look_up(location.cloud.as_ref(), &tags, None).await;
+    let tags = scope.tags(&location.session.cluster_tag);
+    let found = observation::look_up(location.session.cloud.as_ref(), &tags, None).await;
     let found = found.map_err(|error| observation::blocked_by_lookup(&error))?;
     let later = found.into_iter().filter(|instance| {
-        let ownership = inputs::ownership(scope, instance, &location.cluster_tag, context);
+        let ownership = inputs::ownership(scope, instance, &location.session.cluster_tag, context);
         !instance.state.has_ended() && matches!(ownership, Ownership::Ours(_))
     });
     let later = later.filter_map(|instance| {

@@ -58,11 +58,11 @@ pub(super) async fn observe(
     let Some(id) = scope.machine.instance_id() else {
         return Ok(Observed::Nothing);
     };
-    match location.cloud.observe_instance(&scope.key(), &id) {
+    match location.session.cloud.observe_instance(&scope.key(), &id) {
         Observation::Unknown => unseen(scope, &id, location),
         Observation::Absent => absent(scope, id, location, context).await,
         Observation::Seen(instance) => {
-            let ownership = inputs::ownership(scope, &instance, &location.cluster_tag, context);
+            let ownership = inputs::ownership(scope, &instance, &location.session.cluster_tag, context);
             let is_ours = validate_ownership(scope, &instance, &ownership, location)?;
             if let Some(problem) = &location.pending_targets {
                 // The recovered record stays for the life of the machine, so it must contain the targets.
@@ -98,7 +98,7 @@ fn validate_ownership(
     let message = format!(
         "instance {id}, which the spec names, is not this machine's, and is not changed: {reason}; if it belongs to \
          this machine, correct that (its tags are {}); annotation {}: {id} lets a deletion end without it",
-        scope.tags(&location.cluster_tag).described(),
+        scope.tags(&location.session.cluster_tag).described(),
         meta::ABANDON_INSTANCE_ANNOTATION
     );
     let not_owned = ConditionType::InstanceReady.is_false(Reason::NotOwned, message);
@@ -137,7 +137,7 @@ async fn seen(
     }
     let mut update = status::instance_ready(instance);
     if instance.state == InstanceState::Pending
-        && let Some(error) = location.cloud.reading_failure()
+        && let Some(error) = location.session.cloud.reading_failure()
     {
         update.message = format!("{}, and AWS does not show its state: {error}", update.message);
     }
@@ -147,7 +147,7 @@ async fn seen(
 
 /// A status that has shown the instance before does not change. Otherwise the condition shows a failed lookup.
 fn unseen(scope: &MachineScope, id: &str, location: &InstanceLocation) -> Result<Observed, FlowError> {
-    match location.cloud.reading_failure() {
+    match location.session.cloud.reading_failure() {
         Some(error) if !scope.status.provisioned() => {
             let message = format!("instance {id} cannot be looked up: {error}");
             let update = ConditionType::InstanceReady.is_unknown(error.class.reason(), message);
@@ -208,7 +208,7 @@ async fn absent(
 ) -> Result<Observed, FlowError> {
     if !observation::account_is_recorded(scope) {
         // No target is registered for an instance that may not exist, and the state of its targets is unknown.
-        location.cloud.forget_targets(&scope.key());
+        location.session.cloud.forget_targets(&scope.key());
         let message = observation::unproven(scope, &id, location);
         let unknown = ConditionType::InstanceReady.is_unknown(Reason::NotFound, message);
         return Err(Blocked::new(unknown, Next::Retry).into());
@@ -306,8 +306,8 @@ fn report_drift(scope: &mut MachineScope, present: Option<MachineNetwork>) {
 /// while the domain cannot be looked up.
 async fn add_domain_names(scope: &mut MachineScope, instance: &Instance, location: &InstanceLocation) {
     let Some(vpc_id) = &instance.vpc_id else { return };
-    let domain = match location.cloud.domain_name(vpc_id).await {
-        Ok(domain) => domain.and_then(|domain| own_domain(&domain, &location.region)),
+    let domain = match location.session.cloud.domain_name(vpc_id).await {
+        Ok(domain) => domain.and_then(|domain| own_domain(&domain, &location.session.region)),
         Err(error) => {
             // The permission is optional: without it there are no such names.
             if error.class != ErrorClass::Unauthorized && scope.next == Next::AwaitChange {

@@ -20,10 +20,10 @@ use crate::time::{age, remaining};
 
 /// Why the known states of the instances may be old. `None` while the listings complete in time.
 pub(in crate::awsmachine) fn overdue(location: &InstanceLocation) -> Option<(Reason, String)> {
-    if !location.cloud.listing_overdue() {
+    if !location.session.cloud.listing_overdue() {
         return None;
     }
-    let failure = location.cloud.reading_failure();
+    let failure = location.session.cloud.reading_failure();
     Some(failure.map_or_else(waits_for_its_turn, |error| {
         let message = format!("listings of the instances of this identity have failed for five intervals: {error}");
         (error.class.reason(), message)
@@ -48,8 +48,8 @@ pub(in crate::awsmachine) fn unproven(scope: &MachineScope, id: &str, location: 
     format!(
         "instance {id}, which this AWSMachine names, does not show in {} of account {}, and whether it lives there was \
          never recorded: correct identity or region if it does not; if it is gone, {} lets a deletion end without it",
-        location.region,
-        location.account_id,
+        location.session.region,
+        location.session.account_id,
         plan::abandonment_described(&scope.machine)
     )
 }
@@ -65,7 +65,7 @@ pub(in crate::awsmachine) fn remaining_youth(
 ) -> Option<Duration> {
     let request = scope.status.launch.as_ref().and_then(LaunchRecord::request)?;
     let age = age(request.requested_at.0, context.kubernetes.now());
-    let when_looked_for = age.saturating_sub(location.cloud.absence_age(id));
+    let when_looked_for = age.saturating_sub(location.session.cloud.absence_age(id));
     let remaining = context.timing.visibility_age.checked_sub(when_looked_for);
     remaining.filter(|remaining| !remaining.is_zero())
 }
@@ -79,7 +79,7 @@ pub(in crate::awsmachine) fn watch_anew(
     context: &MachineContext,
 ) {
     context.clouds.forget(&scope.key());
-    location.cloud.observe_instance(&scope.key(), id);
+    location.session.cloud.observe_instance(&scope.key(), id);
 }
 
 /// Maximum number of instances of one machine that end in `pending`.

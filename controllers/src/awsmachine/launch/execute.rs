@@ -30,7 +30,7 @@ pub(super) async fn apply(
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
     // `clusterctl move` must not move the AWSMachine while only this management cluster knows of the attempt.
-    write::block_move(scope, &decision.inputs.location.account_id, context).await?;
+    write::block_move(scope, &decision.inputs.location.session.account_id, context).await?;
     use_host(scope, &mut decision, context).await?;
     write_record(scope, &decision, context).await?;
     let inputs = &decision.inputs;
@@ -102,7 +102,7 @@ async fn write_record(
             if let Some(launch_secrets) = first_record {
                 bootstrap_data::nothing_is_stored(scope, launch_secrets, &inputs.location, context);
             }
-            let account_id = &inputs.location.account_id;
+            let account_id = &inputs.location.session.account_id;
             context.memory.launches().recorded(scope.uid(), token, account_id, asked_at);
         }
         LaunchStep::Claim if scope.holder() == Some(&*holder) => {
@@ -148,7 +148,7 @@ async fn call(scope: &mut MachineScope, decision: &LaunchDecision, context: &Mac
         let waiting = ConditionType::InstanceReady.is_false(Reason::Launching, message);
         return Err(Blocked::new(waiting, Next::Retry).into());
     };
-    match inputs.location.cloud.launch(&scope.key(), request).await {
+    match inputs.location.session.cloud.launch(&scope.key(), request).await {
         Ok(instance) => {
             context.memory.answered(&uid, instance.clone());
             context.memory.kinds().accepted(inputs.kind, now.uptime);
@@ -260,7 +260,7 @@ pub(super) async fn record_found(
 /// The block that says why the call has launched nothing, as far as this process knows.
 fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecision) -> Blocked {
     let LaunchDecision { inputs, request, .. } = decision;
-    let region = &inputs.location.region;
+    let region = &inputs.location.session.region;
     let refused = decision.refused(&scope.machine, error);
     let (reason, message) = match error.class {
         ErrorClass::NoAnswer | ErrorClass::Throttled => (Reason::Launching, format!("{error}; the region is {region}")),

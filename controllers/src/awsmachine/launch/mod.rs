@@ -123,7 +123,7 @@ fn known_of_attempt(
     let hash = repeated.map(LaunchRequest::parameters_hash);
     Attempt {
         progress: remembered.progress,
-        same_account: remembered.account_id.as_ref() == Some(&inputs.location.account_id),
+        same_account: remembered.account_id.as_ref() == Some(&inputs.location.session.account_id),
         same_parameters: recorded.and_then(|recorded| recorded.parameters_hash.as_ref()) == hash.as_ref(),
         confirmed_at: remembered.confirmed_at,
         absence: remembered.absence,
@@ -246,10 +246,10 @@ impl LaunchDecision {
             network: &inputs.references.network,
             sources: &inputs.merged.winners,
             role: inputs.location.role,
-            region: &inputs.location.region,
-            account_id: &inputs.location.account_id,
+            region: &inputs.location.session.region,
+            account_id: &inputs.location.session.account_id,
             zone: inputs.zone_of(&request.subnet_id),
-            identity: &inputs.location.identity_ref,
+            identity: &inputs.location.session.identity_ref,
             error,
         }
     }

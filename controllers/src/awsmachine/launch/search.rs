@@ -45,7 +45,7 @@ pub(super) async fn find_before(
     if takes_turn && refused.is_none() {
         take_turn(scope, decision, shared.as_ref(), context)?;
     } else {
-        inputs.location.cloud.release_launch(&scope.key());
+        inputs.location.session.cloud.release_launch(&scope.key());
     }
     if plan.look_up != LookUp::No {
         match look_up(scope, decision, shared.as_ref(), context).await {
@@ -99,7 +99,7 @@ fn shared_lookup(scope: &MachineScope, decision: &LaunchDecision) -> Option<Inst
     if plan.look_up != LookUp::ByTags || plan.step == LaunchStep::LookOnly {
         return None;
     }
-    let tags = scope.tags(&inputs.location.cluster_tag);
+    let tags = scope.tags(&inputs.location.session.cluster_tag);
     // Without a record, the number of the attempt is the age of the AWSMachine, which differs in each pass.
     let follows_record = scope.status.launch.as_ref().and_then(LaunchRecord::request).is_some();
     if follows_record { tags.lookup(&request.client_token) } else { tags.lookup(&search_token(&scope.machine)) }
@@ -118,7 +118,7 @@ async fn look_up(
     if let AdoptAnnotation::Unreadable(value) = wish {
         return Err(conflict_of_unreadable(value).into());
     }
-    let (cloud, cluster_tag) = (inputs.location.cloud.as_ref(), inputs.location.cluster_tag.as_str());
+    let (cloud, cluster_tag) = (inputs.location.session.cloud.as_ref(), inputs.location.session.cluster_tag.as_str());
     let token = scope.open_token().filter(|_| plan.look_up == LookUp::ByTagsAndToken);
     let failed = |error: CloudError| observation::blocked_by_lookup(&error);
     let tags = scope.tags(cluster_tag);
@@ -153,7 +153,7 @@ async fn look_up(
                 None if may_live_elsewhere(scope) => {
                     note_empty_lookup(scope, decision, context);
                     let location = &inputs.location;
-                    return Err(conflict_of_unseen(id, &location.region, &location.account_id).into());
+                    return Err(conflict_of_unseen(id, &location.session.region, &location.session.account_id).into());
                 }
                 Some(_) | None => {}
             }
@@ -261,7 +261,7 @@ pub(super) async fn find_open(
         Err(FlowError::Blocked(_)) => return Err(blocked.into()),
         Err(failed) => return Err(failed),
     };
-    match observation::look_up_token(location.cloud.as_ref(), &token).await {
+    match observation::look_up_token(location.session.cloud.as_ref(), &token).await {
         Ok(Some(instance)) => Ok((instance, location)),
         // The block of the launch is more informative.
         Ok(None) | Err(_) => Err(blocked.into()),
@@ -317,7 +317,7 @@ fn take_turn(
     context: &MachineContext,
 ) -> Result<(), FlowError> {
     let LaunchDecision { inputs, plan, .. } = decision;
-    let cloud = inputs.location.cloud.as_ref();
+    let cloud = inputs.location.session.cloud.as_ref();
     let announce = |turn_in: Duration| {
         if let Some(wanted) = shared {
             cloud.announce_lookup(&scope.key(), wanted, turn_in);

@@ -24,7 +24,7 @@ use crate::target_users::{self, Claim, GroupUser};
 
 /// The targets that a machine can be registered in, as far as their names tell, and the problems of the others.
 pub(super) fn usable_targets(location: &InstanceLocation) -> (Vec<NamedTarget>, Vec<String>) {
-    usable_by_name(&location.targets, location.role, &location.region, &location.account_id)
+    usable_by_name(&location.targets, location.role, &location.session.region, &location.session.account_id)
 }
 
 /// The request for a target. `on_record` is whether the status records that the instance is registered there.
@@ -41,7 +41,7 @@ pub(in crate::awsmachine) fn request(
         target: target.clone(),
         user: TargetUser {
             cluster: format!("{}/{}", scope.namespace(), location.cluster_name),
-            cluster_tag: location.cluster_tag.clone(),
+            cluster_tag: location.session.cluster_tag.clone(),
             policy: context.target_policy,
             used_by: used_by.flatten(),
         },
@@ -79,7 +79,7 @@ pub(in crate::awsmachine) fn gate(
     }
     let requests: Vec<TargetRequest> =
         named.iter().map(|target| request(scope, location, target, false, context)).collect();
-    let answers = location.cloud.ask_for_targets(&scope.key(), &requests);
+    let answers = location.session.cloud.ask_for_targets(&scope.key(), &requests);
     let answered = named.iter().zip(&requests).zip(&answers);
     let problems: Vec<(&TargetAccess, Reason, String)> = answered
         .filter_map(|(((group, _), request), access)| {
@@ -111,7 +111,7 @@ fn other_user(
     let kubernetes = context.kubernetes.as_ref();
     let mut users: BTreeMap<(String, String), Claim> = BTreeMap::new();
     for machine in kubernetes.aws_machines() {
-        let claim = target_users::claim(&machine, group, &location.account_id, &location.region);
+        let claim = target_users::claim(&machine, group, &location.session.account_id, &location.session.region);
         if let (Some(claim), Some(name)) = (claim, meta::cluster_name_label(&machine.metadata)) {
             let namespace = machine.metadata.namespace.clone().unwrap_or_default();
             let known = users.entry((namespace, name.to_owned())).or_default();

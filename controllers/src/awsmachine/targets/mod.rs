@@ -63,7 +63,7 @@ fn desire(
         access::request(scope, location, target, on_record, context)
     };
     let requests: Vec<TargetRequest> = named.iter().map(request).collect();
-    let shown = location.cloud.reconcile_targets(&scope.key(), instance, &requests, desired);
+    let shown = location.session.cloud.reconcile_targets(&scope.key(), instance, &requests, desired);
     let shown = named.iter().zip(shown);
     shown.map(|(target, shown)| view(scope, location, &instance.id, target, shown)).collect()
 }
@@ -93,7 +93,7 @@ pub(super) fn follow(
 ) {
     let (named, problems) = usable_targets(location);
     if named.is_empty() && problems.is_empty() {
-        location.cloud.forget_targets(&scope.key());
+        location.session.cloud.forget_targets(&scope.key());
         scope.status.targets.clear();
         return;
     }
@@ -103,7 +103,7 @@ pub(super) fn follow(
         }
         InstanceState::Running => ensure_registered(scope, instance, &named, &problems, location, context),
         InstanceState::Pending | InstanceState::Stopping | InstanceState::Stopped => {
-            location.cloud.forget_targets(&scope.key());
+            location.session.cloud.forget_targets(&scope.key());
             scope.status.targets.clear();
             let message = format!("instance {} does not run: it gets traffic once it does", instance.id);
             scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(Reason::WaitingForRunning, message));
@@ -171,11 +171,11 @@ pub(super) fn leave_alone(scope: &mut MachineScope, id: &str, location: &Instanc
     if named.is_empty() {
         return;
     }
-    location.cloud.forget_targets(&scope.key());
+    location.session.cloud.forget_targets(&scope.key());
     let message = format!(
         "instance {id} does not carry the tags of this machine ({}): it is neither registered nor deregistered until \
          it does",
-        scope.tags(&location.cluster_tag).described()
+        scope.tags(&location.session.cluster_tag).described()
     );
     scope.set_condition(ConditionType::ControlPlaneTargetsReady.is_false(Reason::NotOwned, message));
 }
@@ -262,7 +262,7 @@ fn ensure_deregistered_from_known(
         Desired::Forgotten
     };
     if named.is_empty() {
-        location.cloud.forget_targets(&scope.key());
+        location.session.cloud.forget_targets(&scope.key());
         return true;
     }
     let target = target_instance(scope, id, instance);

@@ -114,7 +114,7 @@ async fn update_tags(
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), FlowError> {
-    if let Some(problem) = validation::validate_tags(&scope.machine.spec, network, &location.cluster_tag) {
+    if let Some(problem) = validation::validate_tags(&scope.machine.spec, network, &location.session.cluster_tag) {
         let message = format!("the tags of instance {} do not change: {}", instance.id, problem.message);
         let refused = ConditionType::InstanceUpToDate.is_false(problem.reason, message);
         return Err(Blocked::new(refused, Next::AwaitChange).into());
@@ -173,7 +173,7 @@ async fn make(
     instance: &Instance,
     location: &InstanceLocation,
 ) -> Result<(), (Tags, CloudError)> {
-    let (cloud, key, resources) = (&location.cloud, scope.key(), tagged(scope, instance));
+    let (cloud, key, resources) = (&location.session.cloud, scope.key(), tagged(scope, instance));
     let mut done = Tags::new();
     for tags in &change.remove {
         let removed = cloud.remove_tags(&key, &resources, tags).await;
@@ -209,7 +209,7 @@ async fn update_dns_records(
             write::store(scope, context).await?;
         }
         let key = scope.key();
-        let set = location.cloud.set_dns_records(&key, &instance.id, records).await;
+        let set = location.session.cloud.set_dns_records(&key, &instance.id, records).await;
         if let Err(error) = set {
             if error.class.is_refusal() {
                 scope.status.applied_private_dns_name = before;
@@ -240,7 +240,7 @@ async fn update_metadata_options(
         return Ok(());
     }
     let key = scope.key();
-    let set = location.cloud.set_metadata_options(&key, &instance.id, &tightened);
+    let set = location.session.cloud.set_metadata_options(&key, &instance.id, &tightened);
     set.await.map_err(|error| {
         let message = format!(
             "the options of the metadata service of instance {} are looser than spec.instanceMetadataOptions, and cannot be \
@@ -308,7 +308,7 @@ async fn update_groups(
             &scope.machine.spec,
             network,
             instance.subnet_id.as_deref(),
-            location.cloud.as_ref(),
+            location.session.cloud.as_ref(),
         )
         .await?,
         pending: None,
@@ -363,7 +363,7 @@ async fn groups_now(
         let message = format!("the security groups of instance {} cannot be looked up: {error}", instance.id);
         Blocked::by_call(ConditionType::SecurityGroupsReady, message, error)
     };
-    let shown = observation::look_up_id(location.cloud.as_ref(), &instance.id).await;
+    let shown = observation::look_up_id(location.session.cloud.as_ref(), &instance.id).await;
     let shown = shown.map_err(|error| failed(&error))?;
     let interface = shown.as_ref().and_then(|shown| own_interface(scope, shown));
     interface.map(|interface| interface.security_group_ids.clone()).ok_or_else(|| {
@@ -393,7 +393,7 @@ async fn replace_groups(
     let replaced = PrimaryInterface { id: interface.id.clone(), security_group_ids };
     let groups = replaced.security_group_ids.join(", ");
     let key = scope.key();
-    let set = location.cloud.set_security_groups(&key, &instance.id, &replaced);
+    let set = location.session.cloud.set_security_groups(&key, &instance.id, &replaced);
     set.await.map_err(|error| {
         let message = format!(
             "the security groups of network interface {} of instance {} cannot be set to {groups}: {error}",
