@@ -6,7 +6,7 @@ use super::Epoch;
 use super::compact::CompactInstance;
 use crate::{InstanceState, MachineKey, Observation};
 
-/// The last observation of an instance that a machine received.
+/// What a machine was last notified of about an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastNotified {
     /// No read has shown or disproved the instance.
@@ -84,7 +84,7 @@ impl Record {
         self.listed = false;
     }
 
-    /// The observation for a machine that has watched the instance since `since`.
+    /// What a machine that has watched the instance since `since` is notified of.
     pub(super) fn notification(&self, since: Epoch) -> LastNotified {
         match &self.instance {
             Some(_) => LastNotified::Seen(self.version),

@@ -62,7 +62,7 @@ struct Waiting {
     instances: u64,
     /// The time of the caller's first request.
     asked: Duration,
-    /// The time at which the caller was promised its turn, or at which its turn came.
+    /// The time of the turn that the caller was promised, or at which its turn came.
     turn: Duration,
     /// Whether the caller's turn has come. Its tokens are taken, and it keeps its place until the call is made.
     is_granted: bool,
@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Records the time at which a caller is promised its turn.
+    /// Records the time of the turn that a caller is promised.
     pub(super) fn promise(&mut self, request: &CallRequest, turn: Duration) {
         let lines = self.lines_mut(request);
         let line = lines.and_then(|lines| lines.by_flow.get_mut(&request.flow));

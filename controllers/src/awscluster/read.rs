@@ -92,7 +92,7 @@ pub(super) async fn read_facts(cluster: &AWSCluster, owner: &Cluster, context: &
 }
 
 /// The request for the identity of a cluster.
-pub(super) fn identity_request<'a>(
+fn identity_request<'a>(
     cluster: &'a AWSCluster,
     owner: &'a Cluster,
     reference: &'a IdentityReference,
