@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capa_api::machine::{HttpTokens, Switch};
 use capa_cloud::informer::{InstanceInformer, InstanceRead};
 use capa_cloud::{
     Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, MetadataOptions, PrimaryInterface, Timing,
@@ -42,11 +43,11 @@ fn instance(index: usize) -> Instance {
         }),
         volume_ids: vec![format!("vol-{index:017x}")],
         metadata_options: Some(MetadataOptions {
-            http_endpoint: "enabled".into(),
-            http_tokens: "required".into(),
+            http_endpoint: Switch::Enabled,
+            http_tokens: HttpTokens::Required,
             http_put_response_hop_limit: 2,
-            http_protocol_ipv6: "disabled".into(),
-            instance_metadata_tags: "disabled".into(),
+            http_protocol_ipv6: Switch::Disabled,
+            instance_metadata_tags: Switch::Disabled,
         }),
         client_token: Some(format!("01234567-89ab-cdef-0123-{index:012x}-1")),
         launch_time: Some("2026-01-02T03:04:05Z".parse().expect("a time")),

@@ -121,16 +121,17 @@ fn primary_interface(first: &types::InstanceNetworkInterface) -> Option<PrimaryI
     Some(PrimaryInterface { id: some_text(first.network_interface_id())?, security_group_ids })
 }
 
-/// The options of the metadata service; `None` while EC2 is changing them.
+/// The options of the metadata service; `None` while EC2 is changing them, or if one has a value that this version does
+/// not know.
 fn metadata_options(options: &types::InstanceMetadataOptionsResponse) -> Option<MetadataOptions> {
     let is_settled = options.state() == Some(&types::InstanceMetadataOptionsState::Applied);
     let tags = options.instance_metadata_tags();
     is_settled.then_some(MetadataOptions {
-        http_endpoint: options.http_endpoint()?.as_str().to_owned(),
-        http_tokens: options.http_tokens()?.as_str().to_owned(),
+        http_endpoint: options.http_endpoint()?.as_str().parse().ok()?,
+        http_tokens: options.http_tokens()?.as_str().parse().ok()?,
         http_put_response_hop_limit: options.http_put_response_hop_limit()?,
-        http_protocol_ipv6: options.http_protocol_ipv6()?.as_str().to_owned(),
-        instance_metadata_tags: tags?.as_str().to_owned(),
+        http_protocol_ipv6: options.http_protocol_ipv6()?.as_str().parse().ok()?,
+        instance_metadata_tags: tags?.as_str().parse().ok()?,
     })
 }
 
@@ -181,6 +182,8 @@ fn tags(tags: &[types::Tag]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use capa_api::machine::{HttpTokens, Switch};
+
     use super::*;
 
     fn interface(device: i32, ip: &str) -> types::builders::InstanceNetworkInterfaceBuilder {
@@ -261,6 +264,23 @@ mod tests {
             (interface.id.as_str(), interface.security_group_ids),
             ("eni-1", vec!["sg-a".to_owned(), "sg-b".to_owned()])
         );
+    }
+
+    #[test]
+    fn metadata_options_with_an_unknown_value_are_not_known() {
+        let shown = |tokens: &str| {
+            types::InstanceMetadataOptionsResponse::builder()
+                .state(types::InstanceMetadataOptionsState::Applied)
+                .http_endpoint(types::InstanceMetadataEndpointState::Enabled)
+                .http_tokens(tokens.into())
+                .http_put_response_hop_limit(2)
+                .http_protocol_ipv6(types::InstanceMetadataProtocolState::Disabled)
+                .instance_metadata_tags(types::InstanceMetadataTagsState::Enabled)
+                .build()
+        };
+        let known = metadata_options(&shown("required")).unwrap();
+        assert_eq!((known.http_tokens, known.instance_metadata_tags), (HttpTokens::Required, Switch::Enabled));
+        assert_eq!(metadata_options(&shown("sometimes")), None);
     }
 
     #[test]

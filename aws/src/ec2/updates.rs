@@ -64,11 +64,11 @@ impl Ec2Calls {
             .client
             .modify_instance_metadata_options()
             .instance_id(instance_id)
-            .http_endpoint(options.http_endpoint.as_str().into())
-            .http_tokens(options.http_tokens.as_str().into())
+            .http_endpoint(<&str>::from(options.http_endpoint).into())
+            .http_tokens(<&str>::from(options.http_tokens).into())
             .http_put_response_hop_limit(options.http_put_response_hop_limit)
-            .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
-            .instance_metadata_tags(options.instance_metadata_tags.as_str().into());
+            .http_protocol_ipv6(<&str>::from(options.http_protocol_ipv6).into())
+            .instance_metadata_tags(<&str>::from(options.instance_metadata_tags).into());
         self.runner.call(permit, request.send()).await?;
         Ok(())
     }

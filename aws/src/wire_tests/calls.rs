@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use capa_api::machine::{HttpTokens, Switch};
 use capa_cloud::ec2::RouteTarget;
 use capa_cloud::{
     ClusterClouds, ErrorClass, InstanceState, LaunchOptions, LaunchRequest, LaunchVolume, MachineClouds,
@@ -52,11 +53,11 @@ pub(super) fn request() -> LaunchRequest {
         root_volume: Some(volume("/dev/sda1")),
         data_volumes: vec![volume("/dev/sdb")],
         metadata_options: MetadataOptions {
-            http_endpoint: "enabled".into(),
-            http_tokens: "required".into(),
+            http_endpoint: Switch::Enabled,
+            http_tokens: HttpTokens::Required,
             http_put_response_hop_limit: 2,
-            http_protocol_ipv6: "disabled".into(),
-            instance_metadata_tags: "enabled".into(),
+            http_protocol_ipv6: Switch::Disabled,
+            instance_metadata_tags: Switch::Enabled,
         },
         tags: BTreeMap::from([("Name".to_owned(), "node".to_owned())]),
         user_data: UserData::new(b"join-token".to_vec()),

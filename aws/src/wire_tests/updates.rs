@@ -1,6 +1,7 @@
 //! Changes of running instances.
 
 use capa_api::common::Tags;
+use capa_api::machine::{HttpTokens, Switch};
 use capa_cloud::{DnsRecords, ErrorClass, InstanceUpdates, MachineClouds, MetadataOptions, PrimaryInterface};
 
 use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
@@ -33,11 +34,11 @@ pub(super) async fn change_instance(machines: &dyn InstanceUpdates) {
     let named = at_its_turn(async || machines.set_dns_records(&key, "i-1", records).await);
     named.await.unwrap();
     let options = MetadataOptions {
-        http_endpoint: "enabled".to_owned(),
-        http_tokens: "required".to_owned(),
+        http_endpoint: Switch::Enabled,
+        http_tokens: HttpTokens::Required,
         http_put_response_hop_limit: 2,
-        http_protocol_ipv6: "disabled".to_owned(),
-        instance_metadata_tags: "disabled".to_owned(),
+        http_protocol_ipv6: Switch::Disabled,
+        instance_metadata_tags: Switch::Disabled,
     };
     let restored = at_its_turn(async || machines.set_metadata_options(&key, "i-1", &options).await);
     restored.await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use capa_api::machine::{InstanceMetadataOptions, LaunchOptions};
+use capa_api::machine::{HttpTokens, InstanceMetadataOptions, LaunchOptions, Switch};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -57,26 +57,26 @@ pub struct LaunchVolume {
 /// Options of the instance metadata service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetadataOptions {
-    /// `enabled` or `disabled`.
-    pub http_endpoint: String,
-    /// `required` (IMDSv2) or `optional`.
-    pub http_tokens: String,
+    /// Whether the instance can reach the metadata service at all.
+    pub http_endpoint: Switch,
+    /// Whether session tokens (IMDSv2) are required.
+    pub http_tokens: HttpTokens,
     /// Maximum number of network hops of an answer, 1 to 64.
     pub http_put_response_hop_limit: i32,
-    /// IPv6 endpoint: `enabled` or `disabled`.
-    pub http_protocol_ipv6: String,
-    /// Whether the instance can read its tags: `enabled` or `disabled`.
-    pub instance_metadata_tags: String,
+    /// Whether the metadata service also answers over IPv6.
+    pub http_protocol_ipv6: Switch,
+    /// Whether the instance can read its tags.
+    pub instance_metadata_tags: Switch,
 }
 
 impl From<&InstanceMetadataOptions> for MetadataOptions {
     fn from(options: &InstanceMetadataOptions) -> Self {
         Self {
-            http_endpoint: options.http_endpoint.to_string(),
-            http_tokens: <&str>::from(options.http_tokens).to_owned(),
+            http_endpoint: options.http_endpoint,
+            http_tokens: options.http_tokens,
             http_put_response_hop_limit: i32::try_from(options.http_put_response_hop_limit).unwrap_or(i32::MAX),
-            http_protocol_ipv6: options.http_protocol_ipv6.to_string(),
-            instance_metadata_tags: options.instance_metadata_tags.to_string(),
+            http_protocol_ipv6: options.http_protocol_ipv6,
+            instance_metadata_tags: options.instance_metadata_tags,
         }
     }
 }
@@ -86,20 +86,17 @@ impl MetadataOptions {
     /// endpoint is disabled.
     #[must_use]
     pub fn tightened(&self, wanted: &Self) -> Self {
-        const DISABLED: &str = "disabled";
-        if self.http_endpoint == DISABLED {
+        if self.http_endpoint == Switch::Disabled {
             return self.clone();
         }
-        let tighter = |actual: &String, wanted: &String, tight: &str| {
-            let is_wanted = wanted == tight;
-            if is_wanted { wanted.clone() } else { actual.clone() }
-        };
+        let switch = |actual, wanted| if wanted == Switch::Disabled { wanted } else { actual };
+        let is_wanted = wanted.http_tokens == HttpTokens::Required;
         Self {
-            http_endpoint: self.http_endpoint.clone(),
-            http_tokens: tighter(&self.http_tokens, &wanted.http_tokens, "required"),
+            http_endpoint: self.http_endpoint,
+            http_tokens: if is_wanted { HttpTokens::Required } else { self.http_tokens },
             http_put_response_hop_limit: self.http_put_response_hop_limit.min(wanted.http_put_response_hop_limit),
-            http_protocol_ipv6: tighter(&self.http_protocol_ipv6, &wanted.http_protocol_ipv6, DISABLED),
-            instance_metadata_tags: tighter(&self.instance_metadata_tags, &wanted.instance_metadata_tags, DISABLED),
+            http_protocol_ipv6: switch(self.http_protocol_ipv6, wanted.http_protocol_ipv6),
+            instance_metadata_tags: switch(self.instance_metadata_tags, wanted.instance_metadata_tags),
         }
     }
 }
@@ -179,11 +176,11 @@ mod tests {
             root_volume: None,
             data_volumes: vec![],
             metadata_options: MetadataOptions {
-                http_endpoint: "enabled".into(),
-                http_tokens: "required".into(),
+                http_endpoint: Switch::Enabled,
+                http_tokens: HttpTokens::Required,
                 http_put_response_hop_limit: 2,
-                http_protocol_ipv6: "disabled".into(),
-                instance_metadata_tags: "disabled".into(),
+                http_protocol_ipv6: Switch::Disabled,
+                instance_metadata_tags: Switch::Disabled,
             },
             tags: BTreeMap::new(),
             user_data: UserData::new(b"secret".to_vec()),
@@ -196,10 +193,10 @@ mod tests {
         let options = |text: &str| {
             let [endpoint, tokens, hops, ipv6, tags] =
                 <[&str; 5]>::try_from(text.split(' ').collect::<Vec<_>>()).unwrap();
-            let switch = |text: &str| if text == "+" { "enabled" } else { "disabled" }.to_owned();
+            let switch = |text: &str| if text == "+" { Switch::Enabled } else { Switch::Disabled };
             MetadataOptions {
                 http_endpoint: switch(endpoint),
-                http_tokens: tokens.to_owned(),
+                http_tokens: tokens.parse().unwrap(),
                 http_put_response_hop_limit: hops.parse().unwrap(),
                 http_protocol_ipv6: switch(ipv6),
                 instance_metadata_tags: switch(tags),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use capa_api::machine::{HttpTokens, Switch};
 use jiff::Timestamp;
 
 use super::owner_tags::{self, OwnerTags};
@@ -24,8 +25,9 @@ const ADDRESS_TYPES: [(MachineAddressType, &str); 5] = [
     (MachineAddressType::ExternalDNS, "e"),
     (MachineAddressType::InternalDNS, "i"),
 ];
-/// The letter for each usual value of an option of the metadata service.
-const OPTION_VALUES: [(&str, &str); 4] = [("enabled", "e"), ("disabled", "d"), ("required", "r"), ("optional", "o")];
+/// The letter for each value of an option of the metadata service.
+const SWITCHES: [(Switch, &str); 2] = [(Switch::Enabled, "e"), (Switch::Disabled, "d")];
+const TOKENS: [(HttpTokens, &str); 2] = [(HttpTokens::Required, "r"), (HttpTokens::Optional, "o")];
 /// The first character of an id without its prefix.
 const SHORTENED: char = '-';
 
@@ -52,7 +54,7 @@ impl CompactInstance {
         text.id(interface.map(|interface| interface.id.as_str()), "eni-");
         text.part();
         for address in &instance.addresses {
-            text.field(letter_of(address.address_type));
+            text.field(letter_of(address.address_type, &ADDRESS_TYPES));
             text.field(&address.address);
         }
         text.part();
@@ -71,10 +73,10 @@ impl CompactInstance {
         text.part();
         if let Some(options) = &instance.metadata_options {
             text.field(&options.http_put_response_hop_limit.to_string());
-            text.option(&options.http_tokens);
-            text.option(&options.http_endpoint);
-            text.option(&options.http_protocol_ipv6);
-            text.option(&options.instance_metadata_tags);
+            text.field(letter_of(options.http_tokens, &TOKENS));
+            for switch in [options.http_endpoint, options.http_protocol_ipv6, options.instance_metadata_tags] {
+                text.field(letter_of(switch, &SWITCHES));
+            }
         }
         Self { state: instance.state, launch_time: instance.launch_time, text: text.0.into() }
     }
@@ -145,32 +147,27 @@ fn id_of(text: &str, prefix: &str) -> Option<String> {
 
 fn metadata_options<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<MetadataOptions> {
     let hops = fields.next()?.parse().ok()?;
-    let mut option = || fields.next().and_then(option_value);
+    let http_tokens = value_of(fields.next()?, &TOKENS)?;
+    let mut switch = || value_of(fields.next()?, &SWITCHES);
     Some(MetadataOptions {
         http_put_response_hop_limit: hops,
-        http_tokens: option()?,
-        http_endpoint: option()?,
-        http_protocol_ipv6: option()?,
-        instance_metadata_tags: option()?,
+        http_tokens,
+        http_endpoint: switch()?,
+        http_protocol_ipv6: switch()?,
+        instance_metadata_tags: switch()?,
     })
 }
 
-fn option_value(text: &str) -> Option<String> {
-    let mut values = OPTION_VALUES.into_iter();
-    let usual = values.find(|(_, letter)| *letter == text);
-    usual.map(|(value, _)| value.to_owned()).or_else(|| optional(text))
+fn letter_of<T: Copy + PartialEq>(value: T, letters: &[(T, &'static str)]) -> &'static str {
+    letters.iter().find(|(known, _)| *known == value).map_or("", |(_, letter)| letter)
 }
 
-fn letter_of(kind: MachineAddressType) -> &'static str {
-    let mut types = ADDRESS_TYPES.into_iter();
-    types.find(|(known, _)| *known == kind).map_or("", |(_, letter)| letter)
+fn value_of<T: Copy>(letter: &str, letters: &[(T, &str)]) -> Option<T> {
+    letters.iter().find(|(_, known)| *known == letter).map(|(value, _)| *value)
 }
 
 fn address((kind, address): (&str, &str)) -> Option<MachineAddress> {
-    Some(MachineAddress {
-        address_type: ADDRESS_TYPES.into_iter().find(|(_, letter)| *letter == kind)?.0,
-        address: address.to_owned(),
-    })
+    Some(MachineAddress { address_type: value_of(kind, &ADDRESS_TYPES)?, address: address.to_owned() })
 }
 
 /// Groups the fields in pairs.
@@ -206,14 +203,6 @@ impl Text {
                 self.field(rest);
             }
             None => self.optional(value),
-        }
-    }
-
-    /// Writes the value of an option, which is usually one of a few values.
-    fn option(&mut self, value: &str) {
-        match OPTION_VALUES.into_iter().find(|(usual, _)| *usual == value) {
-            Some((_, letter)) => self.field(letter),
-            None => self.optional(Some(value)),
         }
     }
 
@@ -254,15 +243,19 @@ mod tests {
     }
 
     fn metadata_options() -> impl Strategy<Value = MetadataOptions> {
-        let value = || prop_oneof![text(), select(vec!["enabled", "required", "e"]).prop_map(str::to_owned)];
-        let texts = (value(), value(), value(), value());
-        (1..65, texts).prop_map(|(http_put_response_hop_limit, (endpoint, tokens, ipv6, tags))| MetadataOptions {
-            http_endpoint: endpoint,
-            http_tokens: tokens,
-            http_put_response_hop_limit,
-            http_protocol_ipv6: ipv6,
-            instance_metadata_tags: tags,
-        })
+        let switch = || select(vec![Switch::Enabled, Switch::Disabled]);
+        let tokens = select(vec![HttpTokens::Required, HttpTokens::Optional]);
+        (1..65, tokens, switch(), switch(), switch()).prop_map(
+            |(http_put_response_hop_limit, http_tokens, http_endpoint, http_protocol_ipv6, instance_metadata_tags)| {
+                MetadataOptions {
+                    http_endpoint,
+                    http_tokens,
+                    http_put_response_hop_limit,
+                    http_protocol_ipv6,
+                    instance_metadata_tags,
+                }
+            },
+        )
     }
 
     prop_compose! {

@@ -107,6 +107,8 @@ fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, St
 
 #[cfg(test)]
 mod tests {
+    use capa_api::machine::{HttpTokens, Switch};
+
     use super::*;
     use crate::testing::{plain_machine, read};
 
@@ -179,14 +181,10 @@ mod tests {
         let [data] = request.data_volumes.as_slice() else { panic!("one data volume") };
         assert_eq!((data.device_name.as_str(), data.encrypted), ("/dev/sdb", Some(false)));
         let metadata = request.metadata_options;
-        assert_eq!((metadata.http_tokens.as_str(), metadata.http_put_response_hop_limit), ("required", 3));
+        assert_eq!((metadata.http_tokens, metadata.http_put_response_hop_limit), (HttpTokens::Required, 3));
         assert_eq!(
-            (
-                metadata.http_endpoint.as_str(),
-                metadata.http_protocol_ipv6.as_str(),
-                metadata.instance_metadata_tags.as_str()
-            ),
-            ("enabled", "disabled", "enabled")
+            (metadata.http_endpoint, metadata.http_protocol_ipv6, metadata.instance_metadata_tags),
+            (Switch::Enabled, Switch::Disabled, Switch::Enabled)
         );
     }
 
@@ -197,8 +195,8 @@ mod tests {
         assert_eq!((silent.iam_instance_profile, silent.public_ip), (None, None));
         assert_eq!((silent.root_volume, silent.data_volumes), (None, vec![]));
         assert_eq!(
-            (silent.metadata_options.http_tokens.as_str(), silent.metadata_options.http_put_response_hop_limit),
-            ("required", 2)
+            (silent.metadata_options.http_tokens, silent.metadata_options.http_put_response_hop_limit),
+            (HttpTokens::Required, 2)
         );
         let no_key = request("sshKeyName: ''", "{sshKeyName: cluster}", MachineRole::Worker);
         assert_eq!(no_key.key_name, None);

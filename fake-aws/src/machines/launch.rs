@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use capa_api::machine::{InstanceState, LaunchOptions};
+use capa_api::machine::{HttpTokens, InstanceState, LaunchOptions, Switch};
 
 use capa_cloud::ec2::Subnet;
 use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, MetadataOptions, UserData};
@@ -38,11 +38,11 @@ pub fn plain_launch(client_token: &str, image_id: &str, instance_type: &str, sub
         root_volume: None,
         data_volumes: Vec::new(),
         metadata_options: MetadataOptions {
-            http_endpoint: "enabled".to_owned(),
-            http_tokens: "required".to_owned(),
+            http_endpoint: Switch::Enabled,
+            http_tokens: HttpTokens::Required,
             http_put_response_hop_limit: 1,
-            http_protocol_ipv6: "disabled".to_owned(),
-            instance_metadata_tags: "disabled".to_owned(),
+            http_protocol_ipv6: Switch::Disabled,
+            instance_metadata_tags: Switch::Disabled,
         },
         tags: BTreeMap::new(),
         user_data: UserData::new(Vec::new()),
