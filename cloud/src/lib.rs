@@ -31,6 +31,7 @@ pub use api::{
     InstanceLookups, InstanceObserver, InstanceUpdates, LoadBalancerTargets, MachineCloud, MachineClouds,
     RememberedAccount, TemplateClouds,
 };
+pub use ec2::availability::Availability;
 pub use ec2::elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
 pub use ec2::host::{CapacitySource, Host, HostRequest};
 pub use ec2::image::Image;

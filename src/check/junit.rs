@@ -68,7 +68,7 @@ fn failure(writer: &mut Writer<Vec<u8>>, finding: &Finding) -> std::io::Result<(
 #[cfg(test)]
 mod tests {
     use capa_api::network::NetworkVpc;
-    use capa_preflight::facts::{Answer, Demand, Facts, Vpc};
+    use capa_preflight::facts::{Answer, Availability, Demand, Facts, Vpc};
     use capa_preflight::{Selection, check};
 
     use super::*;
@@ -79,7 +79,7 @@ mod tests {
         demand.network.vpc = Some(NetworkVpc { id: "vpc-<\"&".to_owned(), ..NetworkVpc::default() });
         let facts = Facts {
             demand,
-            vpc: Answer::Found(Some(Vpc { id: "vpc-<\"&".to_owned(), state: "pending".to_owned(), ..Vpc::default() })),
+            vpc: Answer::Found(Some(Vpc { id: "vpc-<\"&".to_owned(), state: Availability::Pending, ..Vpc::default() })),
             ..Facts::default()
         };
         let only = ["V1", "V2", "V6"].map(str::to_owned).into();

@@ -124,7 +124,7 @@ pub(super) fn explanation<F: 'static>(rule: &Rule<F>) -> String {
 #[cfg(test)]
 mod tests {
     use capa_api::network::NetworkVpc;
-    use capa_preflight::facts::{Answer, Demand, Facts, Vpc, VpcDns};
+    use capa_preflight::facts::{Answer, Availability, Demand, Facts, Vpc, VpcDns};
     use capa_preflight::{Selection, check, rule};
 
     use super::*;
@@ -136,7 +136,7 @@ mod tests {
             demand,
             vpc: Answer::Found(Some(Vpc {
                 id: "vpc-0000000a".to_owned(),
-                state: "available".to_owned(),
+                state: Availability::Available,
                 ..Vpc::default()
             })),
             vpc_dns: Answer::Found(VpcDns { support: true, hostnames: false }),

@@ -29,7 +29,7 @@ fn image(image: &types::Image) -> Image {
     let root = root.and_then(types::BlockDeviceMapping::ebs);
     Image {
         id: text(image.image_id()),
-        state: text(image.state().map(types::ImageState::as_str)),
+        state: image.state().map_or("", types::ImageState::as_str).into(),
         architecture: some_text(image.architecture().map(types::ArchitectureValues::as_str)),
         root_device_name: image.root_device_name().map(str::to_owned),
         root_snapshot_gib: root.and_then(types::EbsBlockDevice::volume_size),

@@ -29,7 +29,7 @@ fn subnet(subnet: &types::Subnet) -> Subnet {
     Subnet {
         id: text(subnet.subnet_id()),
         vpc_id: text(subnet.vpc_id()),
-        state: text(subnet.state().map(types::SubnetState::as_str)),
+        state: subnet.state().map_or("", types::SubnetState::as_str).into(),
         zone: text(subnet.availability_zone()),
         cidr_block: text(subnet.cidr_block()),
         ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),

@@ -76,7 +76,7 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
     cidr_blocks.sort_by_key(|block| vpc.cidr_block() != Some(block.as_str()));
     Vpc {
         id: text(vpc.vpc_id()),
-        state: text(vpc.state().map(types::VpcState::as_str)),
+        state: vpc.state().map_or("", types::VpcState::as_str).into(),
         owner_id: text(vpc.owner_id()),
         cidr_blocks,
         associating_cidr_blocks: blocks_in(vpc, &types::VpcCidrBlockStateCode::Associating),

@@ -2,14 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::availability::Availability;
+
 /// A machine image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
     /// `ami-…`
     pub id: String,
-    /// `available` or another state.
-    pub state: String,
+    /// State of the image.
+    pub state: Availability,
     /// Processor architecture in EC2's spelling, for example `x86_64` or `arm64`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,

@@ -1,6 +1,7 @@
 //! The EC2 resources of clusters and machines: one file for each resource, with what AWS shows of it, and the calls
 //! that change it.
 
+pub mod availability;
 pub mod elastic_ip;
 pub mod host;
 pub mod image;
@@ -29,9 +30,6 @@ pub use vpc::{Vpc, VpcDns};
 
 use crate::resource::{Effect, Repeat, Seen};
 use crate::{CloudError, ElasticIp};
-
-/// The state of a VPC or a subnet that can be used.
-const AVAILABLE: &str = "available";
 
 /// A call of EC2 that changes a resource of a managed cluster. `I` is the type of its ids: a plan also refers to
 /// resources that do not exist yet, whereas a call that is made has AWS ids only.

@@ -4,7 +4,8 @@ use capa_api::common::{HostnameType, Tags};
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
-use super::{AVAILABLE, RouteTable};
+use super::RouteTable;
+use crate::Availability;
 use crate::resource::Effect;
 
 /// A subnet.
@@ -15,8 +16,8 @@ pub struct Subnet {
     pub id: String,
     /// VPC of the subnet.
     pub vpc_id: String,
-    /// `pending`, then `available`, or another state.
-    pub state: String,
+    /// State of the subnet.
+    pub state: Availability,
     /// Zone, for example `eu-west-1a`.
     pub zone: String,
     /// IPv4 range; empty for a subnet with IPv6 only.
@@ -42,7 +43,7 @@ pub struct Subnet {
 impl Subnet {
     /// Whether the subnet can be used.
     pub fn is_available(&self) -> bool {
-        self.state == AVAILABLE
+        self.state == Availability::Available
     }
 
     /// Whether instances can have an IPv6 address.

@@ -4,7 +4,7 @@ use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
-use super::AVAILABLE;
+use crate::Availability;
 use crate::resource::{Effect, Repeat};
 
 /// A VPC.
@@ -13,8 +13,8 @@ use crate::resource::{Effect, Repeat};
 pub struct Vpc {
     /// Id, for example `vpc-0a1b2c3d`.
     pub id: String,
-    /// `pending`, then `available`.
-    pub state: String,
+    /// State of the VPC.
+    pub state: Availability,
     /// Account that owns the VPC.
     pub owner_id: String,
     /// Associated IPv4 ranges; the primary range is the first.
@@ -36,7 +36,7 @@ pub struct Vpc {
 impl Vpc {
     /// Whether the VPC can be used.
     pub fn is_available(&self) -> bool {
-        self.state == AVAILABLE
+        self.state == Availability::Available
     }
 }
 

@@ -20,7 +20,7 @@ use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, InternetGateway, Observed, RouteTable, Subnet, Vpc};
 use capa_cloud::managed::{self, Answer, Repeat, Scope, Seen};
-use capa_cloud::{CloudError, ErrorClass, InstanceType};
+use capa_cloud::{Availability, CloudError, ErrorClass, InstanceType};
 use ipnet::Ipv4Net;
 
 use crate::behaviour::Behaviour;
@@ -292,9 +292,9 @@ impl Ec2 {
     }
 
     /// The state of a VPC or a subnet.
-    fn network_state<T>(&self, resource: &Resource<T>) -> String {
+    fn network_state<T>(&self, resource: &Resource<T>) -> Availability {
         let is_available = self.has_age(resource, self.behaviour.network_pending);
-        if is_available { "available" } else { "pending" }.to_owned()
+        if is_available { Availability::Available } else { Availability::Pending }
     }
 
     pub(crate) fn shown_tags<T>(&self, resource: &Resource<T>, tags: &Tags) -> Tags {

@@ -1,5 +1,6 @@
 //! Facts about the AWS resources that machine templates name.
 
+use capa_cloud::Availability;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -44,8 +45,8 @@ pub struct EncryptionKey {
 pub struct PlacementGroup {
     /// Name.
     pub name: String,
-    /// `available` or another state.
-    pub state: String,
+    /// State of the group.
+    pub state: Availability,
     /// Number of partitions; absent unless the strategy is `partition`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<i32>,

@@ -18,7 +18,7 @@ pub use capa_cloud::ec2::{
     VpcDns,
 };
 pub use capa_cloud::elb::Listener;
-pub use capa_cloud::{Host, Image, InstanceType};
+pub use capa_cloud::{Availability, Host, Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{

@@ -1,5 +1,6 @@
 //! Facts about a VPC and its parts.
 
+use capa_cloud::Availability;
 use serde::{Deserialize, Serialize};
 
 /// DHCP options of a VPC.
@@ -77,8 +78,8 @@ pub struct VpcEndpoint {
     pub service: String,
     /// `Interface`, `Gateway` or another type.
     pub endpoint_type: String,
-    /// `available` or another state.
-    pub state: String,
+    /// State of the endpoint.
+    pub state: Availability,
     /// Whether the usual DNS name of the service leads to the endpoint.
     pub has_private_dns: bool,
     /// Subnets of an interface endpoint.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Facts, Subnet, VpcEndpoint};
+use crate::facts::{Availability, Facts, Subnet, VpcEndpoint};
 use crate::lookup::{default_destination, ranges};
 use crate::reach::{Peer, Traffic, allow, filters_of_peer, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
@@ -56,7 +56,7 @@ pub(super) fn missing_services(facts: &Facts, subnet: &Subnet) -> Result<Vec<&'s
     let is_missing = |service: &str| {
         let mut endpoints = endpoints.iter();
         !endpoints.any(|endpoint| {
-            endpoint.service == service && endpoint.state.eq_ignore_ascii_case("available") && serves(endpoint)
+            endpoint.service == service && endpoint.state == Availability::Available && serves(endpoint)
         })
     };
     let services = SERVICES.iter().map(|(service, _)| *service);

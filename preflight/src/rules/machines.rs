@@ -6,7 +6,9 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::machine::HttpTokens;
 use jiff::Timestamp;
 
-use crate::facts::{Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS};
+use crate::facts::{
+    Availability, Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS,
+};
 use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
 /// The letters before the generation in the names of the instance types that count towards the service quotas for
@@ -129,7 +131,7 @@ fn images(facts: &Facts) -> Checked {
             None => {
                 (format!("{id} does not exist in {}, or is not shared with the account", facts.demand.region), Blocking)
             }
-            Some(image) if image.state != "available" => (format!("{id} is {}", image.state), Blocking),
+            Some(image) if image.state != Availability::Available => (format!("{id} is {}", image.state), Blocking),
             Some(image) if is_deprecated(image, &facts.gathered_at) => (format!("{id} is deprecated"), Warning),
             Some(_) => continue,
         };
@@ -350,7 +352,7 @@ fn placement(facts: &Facts) -> Checked {
             is_asked = true;
             let groups = known(&facts.placement_groups, "the placement groups")?;
             let group = groups.iter().find(|group| group.name == name);
-            if group.is_none_or(|group| group.state != "available") {
+            if group.is_none_or(|group| group.state != Availability::Available) {
                 add(format!("placement group {name} is not there"), "ec2 describe-placement-groups");
             }
         }

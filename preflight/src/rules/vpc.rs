@@ -92,7 +92,7 @@ fn exists(facts: &Facts) -> Checked {
             format!("{wanted} does not exist in {}", facts.demand.region),
             "correct the id or the region, or create the VPC",
         )),
-        Some(vpc) if vpc.state != "available" => {
+        Some(vpc) if !vpc.is_available() => {
             Some(Problem::new(&vpc.id, format!("{} is {}", vpc.id, vpc.state), "wait until the VPC is available"))
         }
         Some(_) => None,

@@ -46,7 +46,7 @@ impl Ec2Calls {
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page::only(answer.placement_groups().iter().map(|group| PlacementGroup {
                     name: text(group.group_name()),
-                    state: text(group.state().map(types::PlacementGroupState::as_str)),
+                    state: group.state().map_or("", types::PlacementGroupState::as_str).into(),
                     partitions: group.partition_count(),
                 })))
             })

@@ -68,7 +68,7 @@ fn vpc_endpoint(endpoint: &types::VpcEndpoint) -> VpcEndpoint {
         id: text(endpoint.vpc_endpoint_id()),
         service: text(service.or_else(|| endpoint.service_name())),
         endpoint_type: text(endpoint.vpc_endpoint_type().map(types::VpcEndpointType::as_str)),
-        state: text(endpoint.state().map(types::State::as_str)),
+        state: endpoint.state().map_or("", types::State::as_str).into(),
         has_private_dns: endpoint.private_dns_enabled() == Some(true),
         subnet_ids: endpoint.subnet_ids().to_vec(),
         security_group_ids: groups.map(str::to_owned).collect(),

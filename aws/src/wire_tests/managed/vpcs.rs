@@ -1,9 +1,9 @@
 //! Lookups of the VPC of a managed cluster, its subnets and its internet gateways.
 
 use capa_api::common::{HostnameType, Tags};
-use capa_cloud::ErrorClass;
 use capa_cloud::ec2::{InternetGateway, Observed, Subnet, Vpc, VpcDns};
 use capa_cloud::managed::Seen;
+use capa_cloud::{Availability, ErrorClass};
 
 use super::super::fake::{Answer, Call, Fake, answer, ec2_error};
 use super::{OWNED, filters, observe_as, scope, tag_set, tags};
@@ -74,7 +74,7 @@ fn expected() -> Observed {
     let subnet = Subnet {
         id: "subnet-1".to_owned(),
         vpc_id: "vpc-1".to_owned(),
-        state: "available".to_owned(),
+        state: Availability::Available,
         cidr_block: "10.0.0.0/24".to_owned(),
         zone: "us-test-1a".to_owned(),
         assigns_public_ip: true,
@@ -84,7 +84,7 @@ fn expected() -> Observed {
     };
     let pending = Subnet {
         id: "subnet-2".to_owned(),
-        state: "pending".to_owned(),
+        state: Availability::Pending,
         assigns_public_ip: false,
         hostname_type: None,
         tags: Tags::new(),
@@ -98,7 +98,7 @@ fn expected() -> Observed {
     Observed {
         vpcs: Seen::Shown(vec![Vpc {
             id: "vpc-1".to_owned(),
-            state: "available".to_owned(),
+            state: Availability::Available,
             cidr_blocks: ["10.0.0.0/16", "10.1.0.0/16"].map(str::to_owned).into(),
             associating_cidr_blocks: vec!["10.3.0.0/16".to_owned()],
             tags: tags(),

@@ -2,8 +2,8 @@
 
 use super::{ACCOUNT, EXISTING_RANGE, World, id, zone_name};
 use crate::facts::{
-    AclEntry, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl, Route, RouteTable, RouteTableAssociation,
-    RouteTarget, Subnet, Vpc, VpcDns,
+    AclEntry, Availability, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl, Route, RouteTable,
+    RouteTableAssociation, RouteTarget, Subnet, Vpc, VpcDns,
 };
 use crate::requirements::{Object, SubnetUse, Wanted, WayOut};
 use crate::rules::traffic::AclTraffic;
@@ -37,7 +37,7 @@ impl<'a> World<'a> {
         let overlapping = self.demand.cluster_cidrs.first().map_or("", String::as_str);
         let vpc = Vpc {
             id: id(object),
-            state: "available".to_owned(),
+            state: Availability::Available,
             owner_id: when(self.has(object, &Wanted::OwnAccount), ACCOUNT, "999999999999"),
             cidr_blocks: vec![when(is_apart.is_some() || overlapping.is_empty(), &self.range(), overlapping)],
             ipv6_cidr_blocks: self.has(object, &Wanted::Ipv6).then(|| "2001:db8::/56".to_owned()).into_iter().collect(),
@@ -90,7 +90,7 @@ impl<'a> World<'a> {
             Subnet {
                 id: id(object),
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
-                state: "available".to_owned(),
+                state: Availability::Available,
                 zone: self.zone(object).or(elsewhere).unwrap_or_else(|| "elsewhere".to_owned()),
                 cidr_block: self.range().replace(".0.0/16", &format!(".{number}.0/24")),
                 ipv6_cidr_blocks: if self.has(object, &Wanted::Ipv6) {

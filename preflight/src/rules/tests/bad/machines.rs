@@ -13,7 +13,7 @@ fn of_machines() -> Vec<Bad> {
             found(&mut facts.images).clear();
         }),
         bad_world("M1", WORKERS, "is deregistered", |facts| {
-            found(&mut facts.images)[0].state = "deregistered".to_owned();
+            found(&mut facts.images)[0].state = "deregistered".into();
         }),
         bad_world("M1", WORKERS, "is deprecated", |facts| {
             found(&mut facts.images)[0].deprecation_time = Some("2026-01-01T00:00:00.000Z".to_owned());

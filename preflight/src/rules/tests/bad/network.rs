@@ -1,7 +1,7 @@
 //! Broken credentials, VPCs, subnets, routes and endpoints.
 
 use super::{Bad, bad_world, default_route, deny, failed, found, group, machines, subnet, vpc};
-use crate::facts::{Answer, DryRun, FailureKind, NatGatewayState, RouteTarget};
+use crate::facts::{Answer, Availability, DryRun, FailureKind, NatGatewayState, RouteTarget};
 use crate::testing::VPC;
 
 pub(super) fn bad() -> Vec<Bad> {
@@ -43,7 +43,7 @@ fn identity() -> Vec<Bad> {
 fn of_vpc() -> Vec<Bad> {
     vec![
         bad_world("V1", VPC, "does not exist", |facts| facts.vpc = Answer::Found(None)),
-        bad_world("V1", VPC, "is pending", |facts| vpc(facts).state = "pending".to_owned()),
+        bad_world("V1", VPC, "is pending", |facts| vpc(facts).state = Availability::Pending),
         bad_world("V2", VPC, "no DNS support", |facts| {
             found(&mut facts.vpc_dns).support = false;
         }),
@@ -78,7 +78,7 @@ fn subnets() -> Vec<Bad> {
             found(&mut facts.subnets).retain(|subnet| subnet.id != "subnet-0000000a");
         }),
         bad_world("S1", "subnet-0000000a", "is pending", |facts| {
-            subnet(facts, "subnet-0000000a").state = "pending".to_owned();
+            subnet(facts, "subnet-0000000a").state = Availability::Pending;
         }),
         bad_world("S1", "subnet-0000000b", "lies in vpc-0000000f, not in vpc-0000000a", |facts| {
             subnet(facts, "subnet-0000000b").vpc_id = "vpc-0000000f".to_owned();
@@ -176,7 +176,7 @@ fn endpoints() -> Vec<Bad> {
             found(&mut facts.vpc_endpoints)[5].route_table_ids.clear();
         }),
         bad_world("E2", "sts", "no usable endpoint of sts", |facts| {
-            found(&mut facts.vpc_endpoints)[2].state = "pending".to_owned();
+            found(&mut facts.vpc_endpoints)[2].state = Availability::Pending;
         }),
         bad_world("E2", "vpce-00000000", "do not admit TCP 443 from nodes", |facts| {
             group(facts, "sg-0000000e").ingress.clear();
