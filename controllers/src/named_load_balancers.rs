@@ -89,12 +89,14 @@ fn target_groups(
 
 #[cfg(test)]
 mod tests {
+    use capa_cloud::elb::LoadBalancerKind;
+
     use super::*;
     use crate::testing::{read, refused};
 
     fn found(listeners: &[(i32, &str)]) -> ApiLoadBalancer {
         let listeners = listeners.iter().map(|(port, arn)| (*port, vec![(*arn).to_owned()]));
-        ApiLoadBalancer { kind: "network".into(), listeners: listeners.collect() }
+        ApiLoadBalancer { kind: LoadBalancerKind::Network, listeners: listeners.collect() }
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl ElbCalls {
         };
         let listeners = self.listeners(name, found).await?.into_iter();
         Ok(Some(ApiLoadBalancer {
-            kind: found.r#type().map_or("unknown", |kind| kind.as_str()).to_owned(),
+            kind: found.r#type().map_or("unknown", |kind| kind.as_str()).into(),
             listeners: listeners.collect(),
         }))
     }

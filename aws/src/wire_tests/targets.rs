@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use capa_cloud::elb::LoadBalancerKind;
 use capa_cloud::targets::{
     AddressFamily, Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetPolicy,
     TargetRequest, TargetUser,
@@ -246,7 +247,7 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let cluster = pool.cluster(&identity("A"), REGION);
     let found = cluster.load_balancer("api").await.unwrap().unwrap();
     let listeners = BTreeMap::from([(443, vec![]), (6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
-    let kind = "network".to_owned();
+    let kind = LoadBalancerKind::Network;
     assert_eq!(found, ApiLoadBalancer { kind, listeners });
     assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");
     let other = at_its_turn(async || cluster.load_balancer("other").await).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
-use strum::{Display, IntoStaticStr, VariantNames};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Seen};
 
@@ -17,8 +17,8 @@ pub struct LoadBalancer {
     pub arn: String,
     /// Name, which is unique in the region of the account.
     pub name: String,
-    /// The type in AWS's words: `network`, `application` or `gateway`.
-    pub kind: String,
+    /// Type of the load balancer.
+    pub kind: LoadBalancerKind,
     /// The VPC of the load balancer.
     pub vpc_id: String,
     /// DNS name; empty while AWS shows none.
@@ -36,6 +36,22 @@ pub struct LoadBalancer {
     pub attributes: Seen<BTreeMap<String, String>>,
     /// Tags; only for load balancers in the VPC.
     pub tags: Tags,
+}
+
+/// The type of a load balancer of the second generation, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum LoadBalancerKind {
+    /// Network Load Balancer.
+    #[default]
+    Network,
+    /// Application Load Balancer.
+    Application,
+    /// Another type, for example `gateway`.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
 }
 
 /// The state of a load balancer, in AWS's words. Earlier versions saved the facts of a plan with the aliases.
@@ -67,8 +83,8 @@ impl LoadBalancerState {
 /// A load balancer of the second generation, reduced to its listeners and target groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiLoadBalancer {
-    /// `network`, `application` or `gateway`.
-    pub kind: String,
+    /// Type of the load balancer.
+    pub kind: LoadBalancerKind,
     /// ARNs of the target groups of each listener, by the port of the listener.
     pub listeners: BTreeMap<i32, Vec<String>>,
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 pub use classic_load_balancer::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 pub use listener::Listener;
-pub use load_balancer::{LoadBalancer, LoadBalancerState};
-pub use target_group::{HealthCheck, TargetGroup};
+pub use load_balancer::{LoadBalancer, LoadBalancerKind, LoadBalancerState};
+pub use target_group::{HealthCheck, TargetGroup, TargetType};
 
 use crate::CloudError;
 use crate::resource::{Effect, Seen};

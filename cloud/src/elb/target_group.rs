@@ -6,7 +6,7 @@ use std::fmt;
 use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::resource::{Effect, Seen};
 
@@ -34,6 +34,22 @@ pub struct TargetGroup {
     pub attributes: Seen<BTreeMap<String, String>>,
     /// Tags; only for target groups in the VPC whose names have one of the [`PREFIXES`].
     pub tags: Tags,
+}
+
+/// The type of the targets of a group, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum TargetType {
+    /// The targets are instances.
+    #[default]
+    Instance,
+    /// The targets are addresses.
+    Ip,
+    /// Another type, for example `alb` or `lambda`.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
 }
 
 /// The health check of the targets of a group.

@@ -7,6 +7,7 @@ use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
 use capa_cloud::ApiLoadBalancer;
+use capa_cloud::elb::LoadBalancerKind;
 
 use super::facts::LoadBalancerLookup;
 use super::network_problems::{Blocked, NetworkProblems};
@@ -152,8 +153,8 @@ fn targets_of_load_balancer(
 
 fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
     match said {
-        LoadBalancerType::Nlb => shown.kind == "network",
-        LoadBalancerType::Alb => shown.kind == "application",
+        LoadBalancerType::Nlb => shown.kind == LoadBalancerKind::Network,
+        LoadBalancerType::Alb => shown.kind == LoadBalancerKind::Application,
         LoadBalancerType::Classic | LoadBalancerType::Elb | LoadBalancerType::Disabled => false,
     }
 }
@@ -191,7 +192,7 @@ mod tests {
             (*port, groups)
         });
         LoadBalancerLookup::NetworkOrApplication(ApiLoadBalancer {
-            kind: "network".into(),
+            kind: LoadBalancerKind::Network,
             listeners: listeners.collect::<BTreeMap<_, _>>(),
         })
     }

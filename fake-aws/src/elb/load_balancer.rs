@@ -7,7 +7,7 @@ use capa_api::common::Tags;
 
 use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::load_balancer::Call;
-use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
+use capa_cloud::elb::{LoadBalancer, LoadBalancerKind, LoadBalancerState};
 use capa_cloud::managed::{Answer, Seen};
 use capa_cloud::{ApiLoadBalancer, CloudError};
 
@@ -271,7 +271,7 @@ fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, plac
     let load_balancer = LoadBalancer {
         arn: arn(ec2, &format!("loadbalancer/net/{name}/{id}")),
         name: name.to_owned(),
-        kind: "network".to_owned(),
+        kind: LoadBalancerKind::Network,
         vpc_id: place.vpc,
         dns_name: format!("{name}-{id}.elb.{REGION}.amazonaws.com"),
         scheme,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::{Listener, LoadBalancerState};
+use capa_cloud::elb::{Listener, LoadBalancerKind, LoadBalancerState, TargetType};
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString};
 
 use super::Answer;
 
@@ -20,8 +21,8 @@ pub struct TargetGroup {
     pub port: i32,
     /// VPC of the targets.
     pub vpc_id: String,
-    /// `instance`, `ip`, `alb` or `lambda`.
-    pub target_type: String,
+    /// Type of the targets.
+    pub target_type: TargetType,
     /// Health check.
     pub health_check: HealthCheck,
     /// Load balancers that forward to the target group.
@@ -49,6 +50,22 @@ pub struct HealthCheck {
     pub unhealthy_threshold: i32,
 }
 
+/// The families of the addresses of a load balancer, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum IpAddressType {
+    /// IPv4 only.
+    #[default]
+    Ipv4,
+    /// IPv4 and IPv6.
+    Dualstack,
+    /// Another type, for example `dualstack-without-public-ipv4`.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
+}
+
 /// A load balancer of the second generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,16 +76,16 @@ pub struct LoadBalancer {
     pub name: String,
     /// DNS name.
     pub dns_name: String,
-    /// `network`, `application` or `gateway`.
-    pub balancer_type: String,
+    /// Type of the load balancer.
+    pub balancer_type: LoadBalancerKind,
     /// Networks from which the load balancer can be reached.
     pub scheme: LoadBalancerScheme,
     /// State of the load balancer.
     pub state: LoadBalancerState,
     /// VPC.
     pub vpc_id: String,
-    /// `ipv4` or `dualstack`.
-    pub ip_address_type: String,
+    /// Families of the addresses.
+    pub ip_address_type: IpAddressType,
     /// Zones, with the subnet of each.
     pub zones: BTreeMap<String, String>,
     /// Security groups; empty if the load balancer has none.

@@ -26,7 +26,7 @@ pub use demand::{
     RoleOfMachines, SPOT_VCPUS,
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
-pub use load_balancing::{HealthCheck, LoadBalancer, TargetGroup};
+pub use load_balancing::{HealthCheck, IpAddressType, LoadBalancer, TargetGroup};
 pub use machines::{Bucket, CapacityReservation, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup};
 pub use vpc::{AclEntry, DhcpOptions, NetworkAcl, Region, VpcEndpoint, Zone};
 

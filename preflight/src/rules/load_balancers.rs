@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
-use capa_cloud::elb::LoadBalancerState;
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, TargetType};
 
 use super::machine_groups::{first_certain, machines, machines_by_role, of_known_groups, peer_in};
 use super::security_groups::admits;
-use crate::facts::{Facts, LoadBalancer, RoleOfMachines, TargetGroup};
+use crate::facts::{Facts, IpAddressType, LoadBalancer, RoleOfMachines, TargetGroup};
 use crate::reach::{Traffic, allow, covers, filters_of_peer, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
@@ -134,7 +134,7 @@ fn target_groups(facts: &Facts) -> Checked {
         let port = facts.demand.api_port;
         let wrong = if !matches!(group.protocol.as_str(), "TCP" | "TLS" | "TCP_UDP") {
             Some(format!("the target group has the protocol {}", group.protocol))
-        } else if !matches!(group.target_type.as_str(), "instance" | "ip") {
+        } else if !matches!(group.target_type, TargetType::Instance | TargetType::Ip) {
             Some(format!("the target group has the target type {}", group.target_type))
         } else if vpc.is_some_and(|vpc| vpc.id != group.vpc_id) {
             Some(format!("the target group lies in {}", group.vpc_id))
@@ -212,11 +212,11 @@ fn each_group(facts: &Facts, check: impl Fn(&TargetGroup) -> Result<Option<Probl
 
 fn load_balancers(facts: &Facts) -> Checked {
     each_balancer(facts, |balancer| {
-        let (message, fix) = if balancer.balancer_type != "network" {
+        let (message, fix) = if balancer.balancer_type != LoadBalancerKind::Network {
             (format!("{} is of type {}", balancer.name, balancer.balancer_type), "use a Network Load Balancer")
         } else if let Some(inactive) = inactive(balancer) {
             inactive
-        } else if facts.demand.wants_ipv6 && balancer.ip_address_type != "dualstack" {
+        } else if facts.demand.wants_ipv6 && balancer.ip_address_type != IpAddressType::Dualstack {
             (format!("{} has no IPv6 addresses", balancer.name), "set the address type dualstack")
         } else {
             return Ok(None);
@@ -313,7 +313,7 @@ fn preserves_client_addresses(group: &TargetGroup) -> Result<bool, Skipped> {
     let attributes = known(&group.attributes, "the attributes of the target group")?;
     Ok(match attributes.get(PRESERVE_CLIENT_ADDRESSES) {
         Some(value) => value == "true",
-        None => group.target_type == "instance",
+        None => group.target_type == TargetType::Instance,
     })
 }
 
@@ -325,7 +325,7 @@ fn balancers_of<'a>(facts: &'a Facts, group: &TargetGroup) -> Result<Vec<&'a Loa
 fn hairpin(facts: &Facts) -> Checked {
     each_group(facts, |group| {
         let is_internal = balancers_of(facts, group)?.iter().any(|balancer| !balancer.is_public());
-        if !is_internal || group.target_type != "instance" || !preserves_client_addresses(group)? {
+        if !is_internal || group.target_type != TargetType::Instance || !preserves_client_addresses(group)? {
             return Ok(None);
         }
         let message = "targets by instance behind an internal load balancer preserve the addresses of clients";

@@ -152,7 +152,7 @@ fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
     LoadBalancer {
         arn: text(balancer.load_balancer_arn()),
         name: text(balancer.load_balancer_name()),
-        kind: text(balancer.r#type().map(LoadBalancerTypeEnum::as_str)),
+        kind: balancer.r#type().map_or("", LoadBalancerTypeEnum::as_str).into(),
         vpc_id: text(balancer.vpc_id()),
         dns_name: text(balancer.dns_name()),
         scheme: scheme(balancer.scheme()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use capa_cloud::ErrorClass;
-use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerState, Observed};
+use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed};
 use capa_cloud::managed::{ManagedClouds, Scope, Seen};
 
 use super::super::fake::{Answer, Call, Fake, REGION, answer, identity, sts_error};
@@ -140,7 +140,7 @@ fn balancer(arn: &str, name: &str, state: LoadBalancerState) -> LoadBalancer {
     LoadBalancer {
         arn: arn.to_owned(),
         name: name.to_owned(),
-        kind: "network".to_owned(),
+        kind: LoadBalancerKind::Network,
         vpc_id: "vpc-1".to_owned(),
         dns_name: String::new(),
         scheme: LoadBalancerScheme::InternetFacing,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::elb::load_balancer::Call;
-use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
+use capa_cloud::elb::{LoadBalancer, LoadBalancerKind, LoadBalancerState};
 use capa_cloud::managed::Observed;
 
 use super::attachments::{self, Shown};
@@ -19,8 +19,6 @@ use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 use super::{listener, load_balancer_address, target_group};
 
-/// The type of a network load balancer in AWS's spelling.
-const NETWORK: &str = "network";
 /// The attribute that spreads connections over the zones.
 const CROSS_ZONE: &str = "load_balancing.cross_zone.enabled";
 
@@ -207,7 +205,7 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
 fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Plan) {
     let Some(balancer) = shown(scene, arn) else { return };
     let target = &wanted.target;
-    if balancer.kind != NETWORK || balancer.scheme != wanted.scheme {
+    if balancer.kind != LoadBalancerKind::Network || balancer.scheme != wanted.scheme {
         let message = format!(
             "{arn} was created with another type or scheme, which AWS cannot change: restore loadBalancerType and \
              scheme of {}",

@@ -1,6 +1,7 @@
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionStatus;
 use capa_cloud::ec2::Subnet;
+use capa_cloud::elb::LoadBalancerKind;
 use capa_cloud::{ApiLoadBalancer, CloudError};
 use serde_json::{Value, json};
 
@@ -202,7 +203,7 @@ fn targets_behind_a_named_load_balancer_outlive_a_refused_lookup() {
 #[test]
 fn more_targets_than_a_machine_can_have_block_the_control_plane() {
     let groups: Vec<String> = (0..=ControlPlaneTarget::MAX_COUNT).map(|number| format!("arn:{number}")).collect();
-    let balancer = ApiLoadBalancer { kind: "network".into(), listeners: [(6443, groups)].into() };
+    let balancer = ApiLoadBalancer { kind: LoadBalancerKind::Network, listeners: [(6443, groups)].into() };
     let found = FoundNetwork {
         named_load_balancers: [("api".to_owned(), Ok(Some(balancer)))].into(),
         ..FoundNetwork::default()

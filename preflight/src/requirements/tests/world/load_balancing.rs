@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::LoadBalancerState;
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, TargetType};
 
 use super::{EXISTING_BALANCER_GROUP, World, id};
-use crate::facts::{Answer, HealthCheck, Listener, LoadBalancer, Subnet, TargetGroup};
+use crate::facts::{Answer, HealthCheck, IpAddressType, Listener, LoadBalancer, Subnet, TargetGroup};
 use crate::requirements::{GroupUse, Object, Wanted};
 
 impl<'a> World<'a> {
@@ -43,7 +43,7 @@ impl<'a> World<'a> {
                 protocol: "TCP".to_owned(),
                 port,
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
-                target_type: "instance".to_owned(),
+                target_type: TargetType::Instance,
                 health_check: HealthCheck {
                     protocol: protocol.to_owned(),
                     port: "traffic-port".to_owned(),
@@ -80,11 +80,15 @@ impl<'a> World<'a> {
                 arn: "balancer".to_owned(),
                 name: "api".to_owned(),
                 dns_name: host.unwrap_or_default(),
-                balancer_type: "network".to_owned(),
+                balancer_type: LoadBalancerKind::Network,
                 scheme: LoadBalancerScheme::Internal,
                 state: LoadBalancerState::Active,
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
-                ip_address_type: if self.has(object, &Wanted::DualStack) { "dualstack" } else { "ipv4" }.to_owned(),
+                ip_address_type: if self.has(object, &Wanted::DualStack) {
+                    IpAddressType::Dualstack
+                } else {
+                    IpAddressType::Ipv4
+                },
                 zones: used.map(|subnet| (subnet.zone.clone(), subnet.id.clone())).collect(),
                 security_group_ids: if object.exists {
                     vec![EXISTING_BALANCER_GROUP.to_owned()]

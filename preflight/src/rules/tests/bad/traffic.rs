@@ -1,10 +1,10 @@
 //! Broken security groups and load balancers.
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::LoadBalancerState;
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState};
 
 use super::{Bad, bad_world, balancer, found, group, machines, target_group};
-use crate::facts::Source;
+use crate::facts::{IpAddressType, Source};
 use crate::testing::{GROUP_ARN, of_range};
 
 pub(super) fn bad() -> Vec<Bad> {
@@ -93,7 +93,7 @@ fn load_balancing() -> Vec<Bad> {
             target_group(facts).protocol = "HTTP".to_owned();
         }),
         bad_world("L1", GROUP_ARN, "the target type lambda", |facts| {
-            target_group(facts).target_type = "lambda".to_owned();
+            target_group(facts).target_type = "lambda".into();
         }),
         bad_world("L1", GROUP_ARN, "lies in vpc-0000000f", |facts| {
             target_group(facts).vpc_id = "vpc-0000000f".to_owned();
@@ -108,7 +108,7 @@ fn load_balancing() -> Vec<Bad> {
             found(&mut balancer(facts).listeners)[0].port = 443;
         }),
         bad_world("L3", "api", "of type application", |facts| {
-            balancer(facts).balancer_type = "application".to_owned();
+            balancer(facts).balancer_type = LoadBalancerKind::Application;
         }),
         bad_world("L3", "api", "is provisioning", |facts| {
             balancer(facts).state = LoadBalancerState::Provisioning;
@@ -120,7 +120,7 @@ fn load_balancing() -> Vec<Bad> {
             balancer(facts).state = LoadBalancerState::Failed("no free subnet".to_owned());
         }),
         bad_world("L3", "api", "no IPv6 addresses", |facts| {
-            balancer(facts).ip_address_type = "ipv4".to_owned();
+            balancer(facts).ip_address_type = IpAddressType::Ipv4;
         }),
         bad_world("L4", "api", "no subnet in eu-west-1c", |facts| {
             balancer(facts).zones.remove("eu-west-1c");
