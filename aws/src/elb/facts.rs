@@ -7,7 +7,7 @@ use capa_cloud::CloudError;
 use capa_preflight::facts::{Answer, HealthCheck, LoadBalancer, TargetGroup};
 
 use super::load_balancer::{scheme, state};
-use super::{ElbCalls, text};
+use super::{ElbCalls, protocol, text};
 use crate::ec2::failure;
 
 impl ElbCalls {
@@ -58,12 +58,12 @@ impl ElbCalls {
 fn target_group(group: &types::TargetGroup) -> TargetGroup {
     TargetGroup {
         arn: text(group.target_group_arn()),
-        protocol: text(group.protocol().map(types::ProtocolEnum::as_str)),
+        protocol: protocol(group.protocol()),
         port: group.port().unwrap_or_default(),
         vpc_id: text(group.vpc_id()),
         target_type: group.target_type().map_or("", types::TargetTypeEnum::as_str).into(),
         health_check: HealthCheck {
-            protocol: text(group.health_check_protocol().map(types::ProtocolEnum::as_str)),
+            protocol: protocol(group.health_check_protocol()),
             port: text(group.health_check_port()),
             path: group.health_check_path().map(str::to_owned),
             interval_seconds: group.health_check_interval_seconds().unwrap_or_default(),

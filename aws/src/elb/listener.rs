@@ -1,10 +1,10 @@
 //! Listeners of load balancers of the second generation.
 
-use aws_sdk_elasticloadbalancingv2::types::{self, ProtocolEnum};
+use aws_sdk_elasticloadbalancingv2::types;
 use capa_cloud::elb::Listener;
 use capa_cloud::{CloudError, Query};
 
-use super::{ElbCalls, PAGE_SIZE, text};
+use super::{ElbCalls, PAGE_SIZE, protocol, text};
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
@@ -25,7 +25,7 @@ fn listener(listener: &types::Listener) -> Listener {
     Listener {
         arn: text(listener.listener_arn()),
         load_balancer_arn: text(listener.load_balancer_arn()),
-        protocol: text(listener.protocol().map(ProtocolEnum::as_str)),
+        protocol: protocol(listener.protocol()),
         port: listener.port().unwrap_or_default(),
         target_group_arns: forwarded_to(listener),
         tags: [].into(),

@@ -9,7 +9,9 @@ mod target_group;
 
 use std::time::Duration;
 
+use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use capa_cloud::CloudError;
+use capa_cloud::elb::Protocol;
 use capa_cloud::targets::{Group, GroupAnswer, GroupCall, GroupRequest};
 
 use crate::sdk::call_runner::CallRunner;
@@ -48,6 +50,11 @@ impl ElbCalls {
             Group::Classic(name) => self.classic_call(permit, name, &call.request).await,
         }
     }
+}
+
+/// A listener or health check without a protocol does not exist; its protocol would be empty.
+fn protocol(protocol: Option<&ProtocolEnum>) -> Protocol {
+    protocol.map_or("", ProtocolEnum::as_str).into()
 }
 
 fn text(text: Option<&str>) -> String {

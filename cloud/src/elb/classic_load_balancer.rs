@@ -8,6 +8,7 @@ use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
+use super::protocol::Protocol;
 use crate::resource::{Effect, Seen};
 
 /// A Classic Load Balancer.
@@ -44,12 +45,12 @@ pub struct ClassicLoadBalancer {
 pub struct ClassicListener {
     /// The port, which is unique among the listeners of the load balancer.
     pub port: i32,
-    /// The protocol of clients in AWS's words: `TCP`, `SSL`, `HTTP` or `HTTPS`.
-    pub protocol: String,
+    /// The protocol of clients.
+    pub protocol: Protocol,
     /// The port of the instances.
     pub instance_port: i32,
-    /// The protocol to the instances, in AWS's words.
-    pub instance_protocol: String,
+    /// The protocol to the instances.
+    pub instance_protocol: Protocol,
 }
 
 /// The health check of the instances of a Classic Load Balancer.

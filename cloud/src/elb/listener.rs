@@ -4,6 +4,7 @@ use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
+use super::protocol::Protocol;
 use crate::resource::Effect;
 
 /// A listener of a load balancer.
@@ -14,8 +15,8 @@ pub struct Listener {
     pub arn: String,
     /// ARN of the load balancer.
     pub load_balancer_arn: String,
-    /// The protocol in AWS's words: `TCP`, `UDP`, `TLS` or another one.
-    pub protocol: String,
+    /// Protocol of the clients.
+    pub protocol: Protocol,
     /// The port, which is unique among the listeners of the load balancer.
     pub port: i32,
     /// ARNs of the target groups to which all connections are forwarded.

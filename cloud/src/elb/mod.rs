@@ -4,6 +4,7 @@
 pub mod classic_load_balancer;
 pub mod listener;
 pub mod load_balancer;
+mod protocol;
 pub mod tag;
 pub mod target_group;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use classic_load_balancer::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 pub use listener::Listener;
 pub use load_balancer::{LoadBalancer, LoadBalancerKind, LoadBalancerState};
+pub use protocol::Protocol;
 pub use target_group::{HealthCheck, TargetGroup, TargetType};
 
 use crate::CloudError;

@@ -8,6 +8,7 @@ use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
+use super::protocol::Protocol;
 use crate::resource::{Effect, Seen};
 
 /// Prefixes of the names of the target groups of clusters: for the port of the API server, and for other ports. CAPA
@@ -24,8 +25,8 @@ pub struct TargetGroup {
     pub name: String,
     /// The VPC of the targets.
     pub vpc_id: String,
-    /// The protocol to the targets, in AWS's words: `TCP`.
-    pub protocol: String,
+    /// The protocol to the targets.
+    pub protocol: Protocol,
     /// The port of the targets.
     pub port: i32,
     /// Health check of the targets.
@@ -56,8 +57,8 @@ pub enum TargetType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
-    /// The protocol in AWS's words: `TCP`, `HTTP` or `HTTPS`.
-    pub protocol: String,
+    /// `TCP`, `HTTP` or `HTTPS`.
+    pub protocol: Protocol,
     /// A port, or `traffic-port` for the port of the target.
     pub port: String,
     /// The path of a request; absent for `TCP`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
-use capa_cloud::elb::{ClassicLoadBalancer, HealthCheck, Listener, LoadBalancer, TargetGroup};
+use capa_cloud::elb::{ClassicLoadBalancer, HealthCheck, Listener, LoadBalancer, Protocol, TargetGroup};
 
 use super::sorted;
 use crate::ec2::Ec2;
@@ -58,8 +58,8 @@ pub struct TargetGroupContents {
 /// The health check of a target group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HealthCheckContents {
-    /// Protocol in AWS's words.
-    pub protocol: String,
+    /// `TCP`, `HTTP` or `HTTPS`.
+    pub protocol: Protocol,
     /// Port, or `traffic-port`.
     pub port: String,
     /// Path of a request.

@@ -7,7 +7,7 @@ use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::classic_load_balancer::Call;
-use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
+use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer, Protocol};
 use capa_cloud::managed::{Answer, Seen};
 use capa_cloud::targets::Group;
 
@@ -212,9 +212,9 @@ impl Elb {
         self.remove_classic_load_balancer(ec2, name);
         let listener = ClassicListener {
             port: 6443,
-            protocol: "TCP".to_owned(),
+            protocol: Protocol::Tcp,
             instance_port: 6443,
-            instance_protocol: "TCP".to_owned(),
+            instance_protocol: Protocol::Tcp,
         };
         let place = Place::by_hand(ec2, vpc, subnets);
         let body = new_load_balancer(ec2, name, LoadBalancerScheme::InternetFacing, place, &listener, tags);

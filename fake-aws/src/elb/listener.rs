@@ -2,8 +2,8 @@
 
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
-use capa_cloud::elb::Listener;
 use capa_cloud::elb::listener::Call;
+use capa_cloud::elb::{Listener, Protocol};
 use capa_cloud::managed::Answer;
 
 use super::Elb;
@@ -135,7 +135,7 @@ fn new_listener(ec2: &mut Ec2, load_balancer: &str, port: i32, group: &str, tags
     Listener {
         arn: format!("{parent}/{:016x}", ec2.next_number()),
         load_balancer_arn: load_balancer.to_owned(),
-        protocol: "TCP".to_owned(),
+        protocol: Protocol::Tcp,
         port,
         target_group_arns: vec![group.to_owned()],
         tags,

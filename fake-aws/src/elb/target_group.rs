@@ -6,7 +6,7 @@ use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::target_group::Call;
-use capa_cloud::elb::{HealthCheck, TargetGroup};
+use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup};
 use capa_cloud::managed::{Answer, Seen};
 use capa_cloud::targets::{Group, TargetKind};
 
@@ -157,7 +157,7 @@ impl Elb {
 /// The health check that AWS gives to a new group.
 fn tcp_check() -> HealthCheck {
     HealthCheck {
-        protocol: "TCP".to_owned(),
+        protocol: Protocol::Tcp,
         port: "traffic-port".to_owned(),
         path: None,
         timing: HealthCheckTiming {
@@ -182,7 +182,7 @@ fn new_target_group(
         arn: arn(ec2, &format!("targetgroup/{name}/{id}")),
         name: name.to_owned(),
         vpc_id: vpc.to_owned(),
-        protocol: "TCP".to_owned(),
+        protocol: Protocol::Tcp,
         port,
         health_check,
         attributes: Seen::Shown(new_attributes()),

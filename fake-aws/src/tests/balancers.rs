@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_cloud::elb::{
-    HealthCheck, Observed, listener as listeners, load_balancer as balancers, target_group as target_groups,
+    HealthCheck, Observed, Protocol, listener as listeners, load_balancer as balancers, target_group as target_groups,
 };
 
 use super::*;
@@ -52,7 +52,7 @@ pub(super) fn delete_balancer(balancer: &str) -> balancers::Call<String> {
 
 pub(super) fn check(port: &str) -> HealthCheck {
     HealthCheck {
-        protocol: "TCP".to_owned(),
+        protocol: Protocol::Tcp,
         port: port.to_owned(),
         path: None,
         timing: HealthCheckTiming {

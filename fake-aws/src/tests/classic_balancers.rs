@@ -2,7 +2,9 @@
 
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_cloud::elb::classic_load_balancer as classic;
-use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer, Observed};
+use capa_cloud::elb::{
+    ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer, Observed, Protocol,
+};
 use capa_cloud::managed::Seen;
 
 use super::balancers::texts;
@@ -11,7 +13,7 @@ use super::*;
 pub(super) const NAME: &str = "dev-apiserver";
 
 pub(super) fn listener(port: i32, instance_port: i32) -> ClassicListener {
-    ClassicListener { port, protocol: "TCP".to_owned(), instance_port, instance_protocol: "TCP".to_owned() }
+    ClassicListener { port, protocol: Protocol::Tcp, instance_port, instance_protocol: Protocol::Tcp }
 }
 
 pub(super) fn create(name: &str, subnets: &[&str], groups: &[&str]) -> classic::Call<String> {

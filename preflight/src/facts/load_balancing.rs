@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::{Listener, LoadBalancerKind, LoadBalancerState, TargetType};
+use capa_cloud::elb::{Listener, LoadBalancerKind, LoadBalancerState, Protocol, TargetType};
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString};
 
@@ -15,8 +15,8 @@ use super::Answer;
 pub struct TargetGroup {
     /// ARN.
     pub arn: String,
-    /// `TCP`, `TLS`, `HTTP` or another protocol.
-    pub protocol: String,
+    /// The protocol to the targets.
+    pub protocol: Protocol,
     /// Port of the targets.
     pub port: i32,
     /// VPC of the targets.
@@ -36,7 +36,7 @@ pub struct TargetGroup {
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
     /// `TCP`, `HTTP` or `HTTPS`.
-    pub protocol: String,
+    pub protocol: Protocol,
     /// Port, or `traffic-port`.
     pub port: String,
     /// Path of an HTTP check.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
-use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, TargetType};
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol, TargetType};
 
 use super::machine_groups::{first_certain, machines, machines_by_role, of_known_groups, peer_in};
 use super::security_groups::admits;
@@ -132,7 +132,7 @@ fn target_groups(facts: &Facts) -> Checked {
             continue;
         };
         let port = facts.demand.api_port;
-        let wrong = if !matches!(group.protocol.as_str(), "TCP" | "TLS" | "TCP_UDP") {
+        let wrong = if !matches!(group.protocol, Protocol::Tcp | Protocol::Tls | Protocol::TcpUdp) {
             Some(format!("the target group has the protocol {}", group.protocol))
         } else if !matches!(group.target_type, TargetType::Instance | TargetType::Ip) {
             Some(format!("the target group has the target type {}", group.target_type))
@@ -288,9 +288,9 @@ fn health_checks(facts: &Facts) -> Checked {
         let check = &group.health_check;
         let path = check.path.as_deref().unwrap_or_default();
         let slowest = check.interval_seconds * check.healthy_threshold.max(check.unhealthy_threshold);
-        let message = match check.protocol.as_str() {
-            "HTTP" => "the health check is HTTP, which the API server does not serve".to_owned(),
-            "HTTPS" if !["/readyz", "/healthz", "/livez"].iter().any(|known| path.starts_with(known)) => {
+        let message = match check.protocol {
+            Protocol::Http => "the health check is HTTP, which the API server does not serve".to_owned(),
+            Protocol::Https if !["/readyz", "/healthz", "/livez"].iter().any(|known| path.starts_with(known)) => {
                 format!("the health check asks for {path}, which the API server refuses to strangers")
             }
             _ if slowest > SLOWEST_HEALTH_CHECK => {

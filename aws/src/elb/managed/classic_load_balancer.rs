@@ -249,9 +249,9 @@ fn not_built(action: &'static str) -> impl Fn(BuildError) -> CloudError + Copy {
 
 fn sdk_listener(listener: &ClassicListener) -> Result<types::Listener, BuildError> {
     types::Listener::builder()
-        .protocol(&listener.protocol)
+        .protocol(listener.protocol.to_string())
         .load_balancer_port(listener.port)
-        .instance_protocol(&listener.instance_protocol)
+        .instance_protocol(listener.instance_protocol.to_string())
         .instance_port(listener.instance_port)
         .build()
 }
@@ -294,9 +294,9 @@ fn listener(listener: &types::Listener) -> ClassicListener {
     let protocol = listener.protocol();
     ClassicListener {
         port: listener.load_balancer_port(),
-        protocol: protocol.to_owned(),
+        protocol: protocol.into(),
         instance_port: listener.instance_port(),
-        instance_protocol: listener.instance_protocol().unwrap_or(protocol).to_owned(),
+        instance_protocol: listener.instance_protocol().unwrap_or(protocol).into(),
     }
 }
 

@@ -5,14 +5,14 @@ use aws_sdk_elasticloadbalancingv2::types::{
 };
 use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_cloud::elb::target_group::{Call, PREFIXES};
-use capa_cloud::elb::{HealthCheck, TargetGroup};
+use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup};
 use capa_cloud::managed::{Answer, Details, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::ready;
 
-use super::super::{ElbCalls, PAGE_SIZE, text};
+use super::super::{ElbCalls, PAGE_SIZE, protocol, text};
 use super::{answers_of, made, number, sdk_tags};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
@@ -75,7 +75,7 @@ impl ElbCalls {
                     .protocol(ProtocolEnum::Tcp)
                     .target_type(TargetTypeEnum::Instance)
                     .ip_address_type(TargetGroupIpAddressTypeEnum::Ipv4)
-                    .health_check_protocol(health_check.protocol.as_str().into())
+                    .health_check_protocol(health_check.protocol.to_string().as_str().into())
                     .health_check_port(&health_check.port)
                     .set_health_check_path(health_check.path.clone())
                     .health_check_interval_seconds(number(timing.interval_seconds))
@@ -91,7 +91,7 @@ impl ElbCalls {
                 let HealthCheck { timing, .. } = health_check;
                 let request = self.client.modify_target_group().target_group_arn(group);
                 let request = request
-                    .health_check_protocol(health_check.protocol.as_str().into())
+                    .health_check_protocol(health_check.protocol.to_string().as_str().into())
                     .health_check_port(&health_check.port)
                     .set_health_check_path(health_check.path.clone())
                     .health_check_interval_seconds(number(timing.interval_seconds))
@@ -125,18 +125,18 @@ fn target_group(group: &types::TargetGroup) -> TargetGroup {
         threshold_count: group.healthy_threshold_count().unwrap_or_default().into(),
         unhealthy_threshold_count: group.unhealthy_threshold_count().unwrap_or_default().into(),
     };
-    let protocol = text(group.health_check_protocol().map(ProtocolEnum::as_str));
+    let check_protocol = protocol(group.health_check_protocol());
     // AWS may still show the path of an earlier health check.
-    let path = group.health_check_path().filter(|path| !path.is_empty() && protocol != "TCP");
+    let path = group.health_check_path().filter(|path| !path.is_empty() && check_protocol != Protocol::Tcp);
     TargetGroup {
         arn: text(group.target_group_arn()),
         name: text(group.target_group_name()),
         vpc_id: text(group.vpc_id()),
-        protocol: text(group.protocol().map(ProtocolEnum::as_str)),
+        protocol: protocol(group.protocol()),
         port: group.port().unwrap_or_default(),
         health_check: HealthCheck {
             path: path.map(str::to_owned),
-            protocol,
+            protocol: check_protocol,
             port: text(group.health_check_port()),
             timing,
         },

@@ -4,7 +4,9 @@ use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_api::common::Tags;
 use capa_cloud::ErrorClass;
 use capa_cloud::elb::classic_load_balancer::Call as ClassicCall;
-use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer, Observed};
+use capa_cloud::elb::{
+    ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer, Observed, Protocol,
+};
 use capa_cloud::managed::{self, Scope, Seen};
 use strum::VariantNames;
 
@@ -21,7 +23,7 @@ const SECOND: &str = "2015-12-01";
 const ATTRIBUTES: ClassicAttributes = ClassicAttributes { is_cross_zone: true, idle_timeout_seconds: 600 };
 
 fn tcp(port: i32) -> ClassicListener {
-    ClassicListener { port, protocol: "TCP".to_owned(), instance_port: 6443, instance_protocol: "SSL".to_owned() }
+    ClassicListener { port, protocol: Protocol::Tcp, instance_port: 6443, instance_protocol: "SSL".into() }
 }
 
 fn health_check() -> ClassicHealthCheck {
@@ -226,7 +228,7 @@ fn bare(name: &str, vpc: &str, tags: Tags) -> ClassicLoadBalancer {
 }
 
 fn owned(attributes: Seen<ClassicAttributes>) -> ClassicLoadBalancer {
-    let same_protocol = ClassicListener { instance_protocol: "TCP".to_owned(), ..tcp(8443) };
+    let same_protocol = ClassicListener { instance_protocol: Protocol::Tcp, ..tcp(8443) };
     ClassicLoadBalancer {
         dns_name: "dev.example".to_owned(),
         scheme: LoadBalancerScheme::Internal,

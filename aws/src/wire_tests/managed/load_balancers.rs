@@ -1,7 +1,7 @@
 //! The calls that change load balancers of managed clusters, their target groups and their listeners.
 
 use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
-use capa_cloud::elb::{HealthCheck, listener, load_balancer, target_group};
+use capa_cloud::elb::{HealthCheck, Protocol, listener, load_balancer, target_group};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call};
@@ -9,9 +9,9 @@ use super::super::targets::elb;
 use super::{OWNED, sent_of, tags};
 
 /// The health check of a target group in these tests.
-pub(super) fn health_check(protocol: &str, path: Option<&str>) -> HealthCheck {
+pub(super) fn health_check(protocol: Protocol, path: Option<&str>) -> HealthCheck {
     HealthCheck {
-        protocol: protocol.to_owned(),
+        protocol,
         port: "6443".to_owned(),
         path: path.map(str::to_owned),
         timing: HealthCheckTiming {
@@ -48,11 +48,11 @@ pub(super) fn calls() -> [managed::Call<String>; 12] {
         vpc: "vpc-1".to_owned(),
         name: "apiserver-target-1".to_owned(),
         port: 6443,
-        health_check: health_check("HTTPS", Some("/readyz")),
+        health_check: health_check(Protocol::Https, Some("/readyz")),
         tags: tags(),
     };
     let modify_group =
-        target_group::Call::ModifyTargetGroup { group: group(), health_check: health_check("TCP", None) };
+        target_group::Call::ModifyTargetGroup { group: group(), health_check: health_check(Protocol::Tcp, None) };
     let modify_attributes = target_group::Call::ModifyTargetGroupAttributes {
         group: group(),
         attributes: [("preserve_client_ip.enabled", "false".to_owned())].into(),

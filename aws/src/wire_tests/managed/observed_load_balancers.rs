@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use capa_cloud::ErrorClass;
-use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed};
+use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed, Protocol};
 use capa_cloud::managed::{ManagedClouds, Scope, Seen};
 
 use super::super::fake::{Answer, Call, Fake, REGION, answer, identity, sts_error};
@@ -156,7 +156,7 @@ fn listener(arn: &str, port: i32, tags: Tags) -> Listener {
     Listener {
         arn: arn.to_owned(),
         load_balancer_arn: "arn:lb/owned".to_owned(),
-        protocol: "TCP".to_owned(),
+        protocol: Protocol::Tcp,
         port,
         target_group_arns: vec!["arn:tg/owned".to_owned()],
         tags,
@@ -203,8 +203,8 @@ async fn an_observation_shows_load_balancers_in_the_vpc_or_with_a_name() {
             let is_elsewhere = group.arn == "arn:tg/taken-owned";
             assert_eq!(group.tags.is_empty(), group.name == "web" || is_elsewhere);
             let vpc = if is_elsewhere { "vpc-2" } else { "vpc-1" };
-            assert_eq!((group.vpc_id.as_str(), group.protocol.as_str(), group.port), (vpc, "TCP", 6443));
-            assert_eq!(group.health_check, health_check("HTTPS", Some("/readyz")));
+            assert_eq!((group.vpc_id.as_str(), &group.protocol, group.port), (vpc, &Protocol::Tcp, 6443));
+            assert_eq!(group.health_check, health_check(Protocol::Https, Some("/readyz")));
         }
         assert_requests(&fake);
     }

@@ -8,7 +8,7 @@ use capa_api::cluster::load_balancer::{
 };
 use capa_api::common::Tags;
 use capa_api::conditions::Reason;
-use capa_cloud::elb::HealthCheck;
+use capa_cloud::elb::{HealthCheck, Protocol};
 
 use super::names::Names;
 use super::problem::Problem;
@@ -229,7 +229,7 @@ fn load_balancer(
 ) -> WantedLoadBalancer {
     let name = name(spec, || names.load_balancer());
     let api = HealthCheck {
-        protocol: protocol_of(spec.effective_health_check_protocol()).unwrap_or("TCP").to_owned(),
+        protocol: protocol_of(spec.effective_health_check_protocol()).unwrap_or(Protocol::Tcp),
         port: port.to_string(),
         path: has_path(spec.effective_health_check_protocol()).then(|| READINESS.to_owned()),
         timing: spec.effective_health_check_timing(),
@@ -278,12 +278,12 @@ fn health_check(listener: &Listener) -> HealthCheck {
     let path = listener.health_check.as_ref().and_then(|check| check.path.clone());
     let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
     let (protocol, has_path) = match protocol {
-        ListenerHealthCheckProtocol::Tcp => ("TCP", false),
-        ListenerHealthCheckProtocol::Http => ("HTTP", true),
-        ListenerHealthCheckProtocol::Https => ("HTTPS", true),
+        ListenerHealthCheckProtocol::Tcp => (Protocol::Tcp, false),
+        ListenerHealthCheckProtocol::Http => (Protocol::Http, true),
+        ListenerHealthCheckProtocol::Https => (Protocol::Https, true),
     };
     HealthCheck {
-        protocol: protocol.to_owned(),
+        protocol,
         port: listener.effective_health_check_port(),
         path: has_path.then_some(path),
         timing: listener.effective_health_check_timing(),
@@ -291,11 +291,11 @@ fn health_check(listener: &Listener) -> HealthCheck {
 }
 
 /// The protocol of a health check as network load balancers name it; `None` if they do not support the protocol.
-fn protocol_of(protocol: HealthCheckProtocol) -> Option<&'static str> {
+fn protocol_of(protocol: HealthCheckProtocol) -> Option<Protocol> {
     match protocol {
-        HealthCheckProtocol::Tcp => Some("TCP"),
-        HealthCheckProtocol::Http => Some("HTTP"),
-        HealthCheckProtocol::Https => Some("HTTPS"),
+        HealthCheckProtocol::Tcp => Some(Protocol::Tcp),
+        HealthCheckProtocol::Http => Some(Protocol::Http),
+        HealthCheckProtocol::Https => Some(Protocol::Https),
         HealthCheckProtocol::Ssl | HealthCheckProtocol::Tls | HealthCheckProtocol::Udp => None,
     }
 }

@@ -6,7 +6,7 @@ use capa_api::cluster::load_balancer::{
     DnsResolutionCheck, HealthCheckProtocol, LoadBalancerScheme, LoadBalancerSpec, LoadBalancerType,
 };
 use capa_api::common::Tags;
-use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener};
+use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, Protocol};
 
 use super::balancers::{self, Place, Places};
 use super::names::Names;
@@ -16,7 +16,7 @@ use super::reference::Ref;
 /// The path of the field of the load balancer.
 const PATH: &str = "controlPlaneLoadBalancer";
 /// The protocol of the listener.
-const PROTOCOL: &str = "TCP";
+const PROTOCOL: Protocol = Protocol::Tcp;
 /// The port of API servers behind a Classic Load Balancer, whatever port clients use: CAPA's templates rely on it.
 const INSTANCE_PORT: i32 = 6443;
 /// The idle timeout of connections, which is CAPA's.
@@ -104,9 +104,9 @@ fn load_balancer(
         listener: ClassicListener {
             // The schema accepts no other numbers.
             port: i32::try_from(port).unwrap_or_default(),
-            protocol: PROTOCOL.to_owned(),
+            protocol: PROTOCOL,
             instance_port: INSTANCE_PORT,
-            instance_protocol: PROTOCOL.to_owned(),
+            instance_protocol: PROTOCOL,
         },
         health_check: ClassicHealthCheck {
             target: target_of(spec.effective_health_check_protocol()).unwrap_or_default(),

@@ -1,8 +1,8 @@
 //! Listeners of the load balancers of the API server. Pure.
 
 use capa_api::conditions::Reason;
-use capa_cloud::elb::Listener;
 use capa_cloud::elb::listener::Call;
+use capa_cloud::elb::{Listener, Protocol};
 
 use super::balancers::{WantedListener, WantedLoadBalancer};
 use super::ledger::Presence;
@@ -10,7 +10,7 @@ use super::plan::{Plan, Scene, Why};
 use super::reference::{Id, Ref};
 
 /// The protocol of all listeners.
-const PROTOCOL: &str = "TCP";
+const PROTOCOL: Protocol = Protocol::Tcp;
 
 /// The listeners of a load balancer that an observation shows.
 fn of<'a>(scene: &Scene<'a>, load_balancer: &str) -> impl Iterator<Item = &'a Listener> {

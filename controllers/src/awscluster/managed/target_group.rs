@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capa_api::common::Tags;
 use capa_api::conditions::Reason;
 use capa_cloud::elb::target_group::{Call, PREFIXES};
-use capa_cloud::elb::{Listener, TargetGroup};
+use capa_cloud::elb::{Listener, Protocol, TargetGroup};
 use capa_cloud::managed::Observed;
 
 use super::attributes::differing;
@@ -16,7 +16,7 @@ use super::plan::{Plan, Scene, Wanted, Why};
 use super::reference::{Id, Kind, Ref};
 
 /// The protocol of all target groups.
-const PROTOCOL: &str = "TCP";
+const PROTOCOL: Protocol = Protocol::Tcp;
 /// Whether targets see the addresses of clients.
 const PRESERVE_CLIENT_IP: &str = "preserve_client_ip.enabled";
 /// Whether connections end as soon as a target is unhealthy. API servers close their own connections.

@@ -6,7 +6,7 @@ use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
 use capa_api::network::NetworkSubnet;
-use capa_cloud::elb::{LoadBalancer, TargetGroup};
+use capa_cloud::elb::{LoadBalancer, Protocol, TargetGroup};
 
 use super::world::World;
 
@@ -77,7 +77,7 @@ fn a_cluster_with_a_network_load_balancer_is_provisioned() {
     assert_eq!(attribute(&group.attributes, "preserve_client_ip.enabled"), "false");
     let draining = "target_health_state.unhealthy.draining_interval_seconds";
     assert_eq!(attribute(&group.attributes, draining), "300");
-    assert_eq!((group.health_check.protocol.as_str(), group.health_check.port.as_str()), ("TCP", "6443"));
+    assert_eq!((&group.health_check.protocol, group.health_check.port.as_str()), (&Protocol::Tcp, "6443"));
 
     for condition in [READY, ENDPOINT, ConditionType::Ready] {
         assert_eq!(world.condition(condition), "True/Ready", "{condition}: {}", world.message(condition));
@@ -144,14 +144,14 @@ fn settings_of_the_spec_reach_aws_and_follow_it() {
     let preserved = |world: &World| attribute(&group(world, 9345).attributes, "preserve_client_ip.enabled");
     assert_eq!((cross_zone(&world), preserved(&world)), ("true".to_owned(), "true".to_owned()));
     let check = group(&world, 9345).health_check;
-    assert_eq!((check.protocol.as_str(), check.port.as_str(), check.path.as_deref()), ("HTTP", "9000", Some("/up")));
+    assert_eq!((&check.protocol, check.port.as_str(), check.path.as_deref()), (&Protocol::Http, "9000", Some("/up")));
     assert!(group(&world, 9345).name.starts_with("additional-listener-"));
     world.set_spec(&with("additionalListeners: [{port: 9345}], healthCheck: {intervalSeconds: 30}"));
     world.rest();
     assert_eq!((cross_zone(&world), preserved(&world)), ("false".to_owned(), "false".to_owned()));
     let checks = [6443, 9345].map(|port| group(&world, port).health_check);
     assert_eq!(checks.each_ref().map(|check| check.timing.interval_seconds), [30, 5]);
-    assert_eq!((checks[1].protocol.as_str(), checks[1].path.as_deref()), ("TCP", None));
+    assert_eq!((&checks[1].protocol, checks[1].path.as_deref()), (&Protocol::Tcp, None));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, TargetType};
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol, TargetType};
 
 use super::{EXISTING_BALANCER_GROUP, World, id};
 use crate::facts::{Answer, HealthCheck, IpAddressType, Listener, LoadBalancer, Subnet, TargetGroup};
@@ -13,7 +13,7 @@ impl<'a> World<'a> {
     fn listeners(&self) -> Vec<Listener> {
         self.all(|object, wanted| match wanted {
             Wanted::Listener { port, target_groups } if self.has(object, &Wanted::LoadBalancer) => Some(Listener {
-                protocol: "TCP".to_owned(),
+                protocol: Protocol::Tcp,
                 port: *port,
                 target_group_arns: target_groups.iter().map(id).collect(),
                 ..Listener::default()
@@ -28,24 +28,24 @@ impl<'a> World<'a> {
         let group = |object: &'a Object, port: i32| {
             let check = self.of(object, |is| match is {
                 Wanted::HealthCheck { path, interval_seconds, threshold } => {
-                    Some(("HTTPS", Some((*path).to_owned()), *interval_seconds, *threshold))
+                    Some((Protocol::Https, Some((*path).to_owned()), *interval_seconds, *threshold))
                 }
                 _ => None,
             });
             // The health check that AWS gives a target group without one.
-            let (protocol, path, interval_seconds, threshold) = check.unwrap_or(("TCP", None, 30, 3));
+            let (protocol, path, interval_seconds, threshold) = check.unwrap_or((Protocol::Tcp, None, 30, 3));
             let attributes = self.all(|of, is| match is {
                 Wanted::Attribute { key, value } if of == object => Some(((*key).to_owned(), (*value).to_owned())),
                 _ => None,
             });
             TargetGroup {
                 arn: id(object),
-                protocol: "TCP".to_owned(),
+                protocol: Protocol::Tcp,
                 port,
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
                 target_type: TargetType::Instance,
                 health_check: HealthCheck {
-                    protocol: protocol.to_owned(),
+                    protocol,
                     port: "traffic-port".to_owned(),
                     path,
                     interval_seconds,

@@ -1,7 +1,7 @@
 //! Broken security groups and load balancers.
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState};
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol};
 
 use super::{Bad, bad_world, balancer, found, group, machines, target_group};
 use crate::facts::{IpAddressType, Source};
@@ -90,7 +90,7 @@ fn load_balancing() -> Vec<Bad> {
             found(&mut facts.target_groups).clear();
         }),
         bad_world("L1", GROUP_ARN, "the protocol HTTP", |facts| {
-            target_group(facts).protocol = "HTTP".to_owned();
+            target_group(facts).protocol = Protocol::Http;
         }),
         bad_world("L1", GROUP_ARN, "the target type lambda", |facts| {
             target_group(facts).target_type = "lambda".into();
@@ -132,7 +132,7 @@ fn load_balancing() -> Vec<Bad> {
             found(&mut target_group(facts).attributes).insert(key, "false".to_owned());
         }),
         bad_world("L5", GROUP_ARN, "is HTTP", |facts| {
-            target_group(facts).health_check.protocol = "HTTP".to_owned();
+            target_group(facts).health_check.protocol = Protocol::Http;
         }),
         bad_world("L5", GROUP_ARN, "asks for /", |facts| {
             target_group(facts).health_check.path = Some("/".to_owned());
