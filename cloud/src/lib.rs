@@ -33,7 +33,7 @@ pub use api::{
 };
 pub use ec2::availability::Availability;
 pub use ec2::elastic_ip::{ElasticIp, ElasticIpAnswer, ElasticIpCall};
-pub use ec2::host::{CapacitySource, Host, HostRequest};
+pub use ec2::host::{CapacitySource, Host, HostRequest, HostState};
 pub use ec2::image::Image;
 pub use ec2::instance::{Instance, Observation, PrimaryInterface, StateReason};
 pub use ec2::instance_type::InstanceType;

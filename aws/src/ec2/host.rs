@@ -1,8 +1,8 @@
 //! Dedicated Hosts of machines.
 
-use aws_sdk_ec2::types::{self, AllocationState, AutoPlacement, ResourceType, TagSpecification};
+use aws_sdk_ec2::types::{self, AutoPlacement, ResourceType, TagSpecification};
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::{CloudError, Host, HostRequest, MachineKey, Query};
+use capa_cloud::{CloudError, Host, HostRequest, HostState, MachineKey, Query};
 
 use super::updates::sdk_tags;
 use super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
@@ -94,7 +94,7 @@ fn host(host: &types::Host) -> Host {
         client_token: some_text(host.client_token()),
         availability_zone: text(host.availability_zone()),
         instance_type: text(properties.and_then(types::HostProperties::instance_type)),
-        state: text(host.state().map(AllocationState::as_str)),
+        state: host.state().map_or_else(HostState::default, |state| state.as_str().into()),
         tags: tags(host.tags()),
     }
 }

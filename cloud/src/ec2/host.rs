@@ -4,6 +4,7 @@ use std::fmt;
 
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString};
 
 /// A Dedicated Host, with only the fields that decisions need. The facts of a check are saved as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,21 +20,41 @@ pub struct Host {
     pub availability_zone: String,
     /// The instance type that it was allocated for.
     pub instance_type: String,
-    /// `available` or another state.
-    pub state: String,
+    /// State of the host.
+    pub state: HostState,
     /// Tags of the host.
     pub tags: Tags,
+}
+
+/// The state of a Dedicated Host, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum HostState {
+    /// AWS is allocating the host.
+    #[default]
+    Pending,
+    /// Instances can be launched on the host.
+    Available,
+    /// The host is released. EC2 shows it for a while.
+    Released,
+    /// AWS has released the host, because it failed.
+    ReleasedPermanentFailure,
+    /// A state in which no instance can be launched on the host.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
 }
 
 impl Host {
     /// Whether instances can be launched on the host.
     pub fn is_available(&self) -> bool {
-        self.state == "available"
+        self.state == HostState::Available
     }
 
-    /// Whether the host is released. EC2 shows a released host for a while.
+    /// Whether the host is released.
     pub fn is_released(&self) -> bool {
-        matches!(self.state.as_str(), "released" | "released-permanent-failure")
+        matches!(self.state, HostState::Released | HostState::ReleasedPermanentFailure)
     }
 }
 

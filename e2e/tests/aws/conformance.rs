@@ -312,7 +312,7 @@ fn host(shown: &types::Host) -> Host {
         client_token: shown.client_token.clone(),
         availability_zone: shown.availability_zone.clone().unwrap(),
         instance_type: shown.host_properties().unwrap().instance_type.clone().unwrap(),
-        state: shown.state().unwrap().as_str().to_owned(),
+        state: shown.state().unwrap().as_str().into(),
         tags: tags.map(|tag| (tag.key.clone().unwrap(), tag.value.clone().unwrap())).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use capa_cloud::{Host, HostRequest};
+use capa_cloud::{Host, HostRequest, HostState};
 
 /// A host that a call has allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +30,13 @@ impl AllocatedHost {
             client_token: Some(self.request.client_token.clone()).filter(|token| !token.is_empty()),
             availability_zone: self.request.availability_zone.clone(),
             instance_type: self.request.instance_type.clone(),
-            state: self.state().to_owned(),
+            state: self.state(),
             tags: self.request.tags.clone(),
         }
     }
 
-    fn state(&self) -> &'static str {
-        if self.released.is_some() { "released" } else { "available" }
+    fn state(&self) -> HostState {
+        if self.released.is_some() { HostState::Released } else { HostState::Available }
     }
 
     pub(super) fn filter_values(&self, filter: &str) -> Vec<String> {
@@ -45,7 +45,7 @@ impl AllocatedHost {
             "availability-zone" => vec![self.request.availability_zone.clone()],
             "client-request-token" => vec![self.request.client_token.clone()],
             "instance-type" => vec![self.request.instance_type.clone()],
-            "state" => vec![self.state().to_owned()],
+            "state" => vec![self.state().to_string()],
             _ => Vec::new(),
         }
     }

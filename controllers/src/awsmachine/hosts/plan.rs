@@ -154,6 +154,7 @@ mod tests {
     use std::time::Duration;
 
     use capa_api::common::Tags;
+    use capa_cloud::HostState;
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -278,7 +279,7 @@ mod tests {
             client_token: Some(token.into()),
             availability_zone: "eu-west-1a".into(),
             instance_type: "t3.large".into(),
-            state: "available".into(),
+            state: HostState::Available,
             tags: Tags::default(),
         }
     }
@@ -293,7 +294,7 @@ mod tests {
 
     #[test]
     fn living_hosts_of_the_uid_are_ours_the_earliest_first() {
-        let released = Host { state: "released".into(), ..host("h-4", "new-host-4") };
+        let released = Host { state: HostState::Released, ..host("h-4", "new-host-4") };
         let found = vec![
             host("h-3", "new-host-3"),
             host("h-2", "new-host-2"),
