@@ -19,10 +19,10 @@ mod hosts;
 mod instances;
 mod launch;
 mod limits;
-mod load_balancing;
 mod region;
 mod secrets;
 mod session;
+mod targets;
 mod terminate;
 #[cfg(test)]
 mod tests;

@@ -58,31 +58,13 @@ impl DryRunCalls for Ec2Calls {
 /// The options of a launch that AWS judges. Reservations and hosts are left out, because a launch is placed in their
 /// zone, which the subnet of the dry run may not be in; rules of their own check them.
 fn judged_options(spec: &AWSMachineSpec) -> LaunchOptions {
-    let LaunchOptions {
-        market_type,
-        spot_market_options,
-        capacity_reservation: _,
-        tenancy,
-        host: _,
-        placement_group,
-        cpu_options,
-        network_interfaces,
-        network_interface_type,
-        primary_ipv6,
-        private_dns_name,
-    } = spec.launch_options(false, None);
+    let options = spec.launch_options(false, None);
     LaunchOptions {
-        market_type: market_type.filter(|market| *market != MarketType::CapacityBlock),
-        spot_market_options,
+        market_type: options.market_type.filter(|market| *market != MarketType::CapacityBlock),
         capacity_reservation: None,
-        tenancy: tenancy.filter(|tenancy| *tenancy != Tenancy::Host),
         host: None,
-        placement_group,
-        cpu_options,
-        network_interfaces,
-        network_interface_type,
-        primary_ipv6,
-        private_dns_name,
+        tenancy: options.tenancy.filter(|tenancy| *tenancy != Tenancy::Host),
+        ..options
     }
 }
 
