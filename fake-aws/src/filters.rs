@@ -12,6 +12,9 @@ const MAX_VALUES: usize = 200;
 /// Tags of one resource.
 pub(crate) type Tags = BTreeMap<String, String>;
 
+/// The tags of resources that have none here.
+pub(crate) static NO_TAGS: Tags = Tags::new();
+
 /// The resources that match all filters. `known` are the filters of this kind of resource besides the filters by tag;
 /// `values_of` returns the values of a resource for one of these filters.
 pub(crate) fn select<'a, T: 'a>(

@@ -27,6 +27,15 @@ pub(super) struct Body {
     interface_id: Option<String>,
 }
 
+/// What becomes of the association of an address that is taken from its instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Association {
+    /// The association ends with the instance, or with its own network interface.
+    Ends,
+    /// The network interface outlives the instance, and keeps the address.
+    Stays,
+}
+
 impl Ec2 {
     pub(crate) fn allocate_address(
         &mut self,
@@ -81,16 +90,18 @@ impl Ec2 {
         instance_id: &str,
     ) -> Result<(), CloudError> {
         let address = self.known_address(action, id)?;
-        match &address.instance_id {
-            Some(holder) if holder == instance_id => return Ok(()),
-            Some(holder) => {
-                let message = format!("resource {id} is already associated with instance {holder}");
-                return Err(CloudError::answered(action, "Resource.AlreadyAssociated", &message));
-            }
-            None => {}
+        let is_of_interface = self.address_of_interface(interface_id) == Some(id);
+        if let Some(association) = &address.association_id
+            && !is_of_interface
+        {
+            let holder = address.instance_id.map_or_else(|| association.clone(), |holder| format!("instance {holder}"));
+            let message = format!("resource {id} is already associated with {holder}");
+            return Err(CloudError::answered(action, "Resource.AlreadyAssociated", &message));
         }
-        self.end_associations(|holder| (holder == instance_id).then_some(false));
-        let association = self.next_id("eipassoc");
+        if !is_of_interface {
+            self.end_associations(|holder| (holder == instance_id).then_some(Association::Ends));
+        }
+        let association = address.association_id.unwrap_or_else(|| self.next_id("eipassoc"));
         if let Some(Resource { body, .. }) = self.addresses.get_mut(id) {
             body.address.association_id = Some(association);
             body.address.instance_id = Some(instance_id.to_owned());
@@ -99,19 +110,25 @@ impl Ec2 {
         Ok(())
     }
 
-    /// Ends associations with instances. `stays` says for which instances, and whether the address stays associated
-    /// with the interface.
-    pub(crate) fn end_associations(&mut self, stays: impl Fn(&str) -> Option<bool>) {
+    /// Takes addresses from the instances for which `without` says what becomes of the association.
+    pub(crate) fn end_associations(&mut self, without: impl Fn(&str) -> Option<Association>) {
         for Resource { body, .. } in self.addresses.values_mut() {
-            let Some(stays) = body.address.instance_id.as_deref().and_then(&stays) else {
+            let Some(association) = body.address.instance_id.as_deref().and_then(&without) else {
                 continue;
             };
             body.address.instance_id = None;
-            if !stays {
+            if association == Association::Ends {
                 body.address.association_id = None;
                 body.interface_id = None;
             }
         }
+    }
+
+    /// The id of the address that an interface of an instance has.
+    fn address_of_interface(&self, interface_id: &str) -> Option<&str> {
+        let mut addresses = self.addresses.values().map(|resource| &resource.body);
+        let found = addresses.find(|known| known.interface_id.as_deref() == Some(interface_id))?;
+        Some(&found.address.allocation_id)
     }
 
     /// The address that an instance has.

@@ -3,7 +3,7 @@
 use capa_cloud::{CloudError, Image, Query};
 
 use super::Ec2;
-use crate::filters::{Tags, select};
+use crate::filters::{NO_TAGS, select};
 
 /// An image with what lookups look for and [`Image`] does not have.
 #[derive(Clone, Debug)]
@@ -15,9 +15,6 @@ pub struct PublishedImage {
     /// The rest.
     pub image: Image,
 }
-
-/// Images have no tags here.
-static NO_TAGS: Tags = Tags::new();
 
 impl Ec2 {
     pub(crate) fn put_image(&mut self, image: PublishedImage) {

@@ -26,6 +26,7 @@ use ipnet::Ipv4Net;
 use crate::behaviour::Behaviour;
 use crate::faults::refusal;
 
+pub(crate) use elastic_ip::Association;
 pub use image::PublishedImage;
 pub(crate) use security_group::is_untouched;
 pub(crate) use tag::with_tags;

@@ -6,10 +6,7 @@ use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::{CloudError, Query};
 
 use super::{Ec2, cloned};
-use crate::filters::{Tags, select};
-
-/// Interfaces have no tags here.
-static NO_TAGS: Tags = Tags::new();
+use crate::filters::{NO_TAGS, select};
 
 /// The network interfaces of one load balancer or instance, or one interface that a test added by hand.
 #[derive(Clone, Debug, Default)]

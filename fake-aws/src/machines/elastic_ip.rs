@@ -11,6 +11,7 @@ use super::client::Client;
 use super::instances::LaunchedInstance;
 use super::region::Region;
 use super::time::after;
+use crate::ec2::Association;
 
 impl Client<'_> {
     /// A call that changes addresses.
@@ -104,7 +105,7 @@ impl Region {
     pub fn take_address(&mut self, allocation_id: &str) {
         let holder = self.network.ec2().address_mut(allocation_id).and_then(|address| address.instance_id.clone());
         if let Some(instance_id) = holder {
-            self.network.ec2().end_associations(|id| (id == instance_id).then_some(false));
+            self.network.ec2().end_associations(|id| (id == instance_id).then_some(Association::Ends));
             self.show_address(&instance_id);
         }
     }
@@ -126,7 +127,8 @@ impl Region {
         ec2.end_associations(|id| {
             let instance = instances.get(id)?;
             let shows_end = instance.terminated_at().is_some_and(|end| after(end, hidden) <= now);
-            shows_end.then_some(!instance.request.options.network_interfaces.is_empty())
+            let has_own = instance.request.options.network_interfaces.is_empty();
+            shows_end.then_some(if has_own { Association::Ends } else { Association::Stays })
         });
     }
 

@@ -35,6 +35,19 @@ fn an_address_is_released_once_and_not_while_associated() {
 }
 
 #[test]
+fn an_address_of_something_else_is_not_given_to_an_instance() {
+    let account = FakeAccount::new();
+    let address = made(&account, allocate());
+    let associate = || account.ec2().associate_with_instance("AssociateAddress", &address, "eni-1", "i-1");
+    assert!(account.set_association(&address, Some("eipassoc-foreign")));
+    assert_eq!(associate().unwrap_err().code.as_deref(), Some("Resource.AlreadyAssociated"));
+    assert!(account.set_association(&address, None));
+    associate().unwrap();
+    associate().unwrap();
+    assert_eq!(account.addresses()[0].instance_id.as_deref(), Some("i-1"));
+}
+
+#[test]
 fn an_observation_shows_owned_addresses_and_those_it_names() {
     let account = FakeAccount::new();
     let other = account.add_address(Tags::new());
