@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use capa_cloud::ec2::{SecurityGroup, Subnet};
 use capa_cloud::{Answers, CloudError, Found, KnownReads, Query, Reads};
 use capa_preflight::FactsSource;
-use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, MachineDemand};
+use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, LoadBalancer, MachineDemand, TargetGroup};
 use jiff::Timestamp;
 
 use crate::calls::Calls;
@@ -160,7 +160,7 @@ impl FactsGatherer {
     async fn load_balancing(&self, facts: &mut Facts) {
         let mut groups = Vec::new();
         for arn in facts.demand.target_group_arns() {
-            match self.calls.elb.target_group_facts(arn).await {
+            match self.calls.elb.target_group_with_arn(arn).await {
                 Ok(group) => groups.extend(group),
                 Err(error) => {
                     facts.target_groups = Answer::Failed(failure(error));
@@ -169,16 +169,25 @@ impl FactsGatherer {
             }
         }
         let arns: BTreeSet<String> = groups.iter().flat_map(|group| group.load_balancer_arns.clone()).collect();
+        for TargetGroup { arn, .. } in &groups {
+            let attributes = self.calls.elb.target_group_attributes(arn).await;
+            facts.load_balancing_attributes.insert(arn.clone(), answer(attributes));
+        }
         facts.target_groups = Answer::Found(groups);
         let mut balancers = Vec::new();
         for arn in arns {
-            match self.calls.elb.load_balancer_facts(&arn).await {
+            match self.calls.elb.load_balancer_with_arn(&arn).await {
                 Ok(balancer) => balancers.extend(balancer),
                 Err(error) => {
                     facts.load_balancers = Answer::Failed(failure(error));
                     return;
                 }
             }
+        }
+        for LoadBalancer { arn, .. } in &balancers {
+            let attributes = self.calls.elb.load_balancer_attributes(arn).await;
+            facts.load_balancing_attributes.insert(arn.clone(), answer(attributes));
+            facts.listeners.insert(arn.clone(), answer(self.calls.elb.listeners_without_tags(arn).await));
         }
         facts.load_balancers = Answer::Found(balancers);
     }

@@ -1,10 +1,10 @@
 //! Lookups in the facts for the rules: the parts of the network that the demand names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{
-    Answer, Demand, Facts, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet, TargetGroup,
-    Vpc,
+    Answer, Demand, Facts, Listener, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet,
+    TargetGroup, Vpc,
 };
 use crate::rule::{Skipped, applies, known};
 
@@ -70,6 +70,18 @@ impl Facts {
         Ok(balancers.filter(|balancer| arns.contains(&balancer.arn)).collect())
     }
 
+    /// The attributes of a target group or load balancer.
+    pub(crate) fn attributes_of(&self, arn: &str, what: &str) -> Result<&BTreeMap<String, String>, Skipped> {
+        let answer = self.load_balancing_attributes.get(arn).unwrap_or(&Answer::NotAsked);
+        known(answer, what)
+    }
+
+    /// The listeners of a load balancer.
+    pub(crate) fn listeners_of(&self, balancer: &LoadBalancer) -> Result<&[Listener], Skipped> {
+        let answer = self.listeners.get(&balancer.arn).unwrap_or(&Answer::NotAsked);
+        known(answer, "the listeners").map(Vec::as_slice)
+    }
+
     /// The load balancers behind the endpoint of the control plane: those with its name, or else all that listen on its
     /// port, because the endpoint may be another name for them.
     pub(crate) fn endpoint_balancers(&self) -> Result<Vec<&LoadBalancer>, Skipped> {
@@ -82,8 +94,8 @@ impl Facts {
         }
         let port = self.demand.endpoint_port();
         let listens = |balancer: &&LoadBalancer| {
-            let listeners = balancer.listeners.found();
-            listeners.is_none_or(|listeners| listeners.iter().any(|listener| listener.port == port))
+            let listeners = self.listeners_of(balancer);
+            listeners.map_or(true, |listeners| listeners.iter().any(|listener| listener.port == port))
         };
         Ok(all.into_iter().filter(listens).collect())
     }

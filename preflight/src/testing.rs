@@ -11,6 +11,9 @@ pub(crate) const VPC: &str = "vpc-0000000a";
 /// The target group of these facts.
 pub(crate) const GROUP_ARN: &str =
     "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0000000000000001";
+/// The load balancer of these facts.
+pub(crate) const BALANCER_ARN: &str =
+    "arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/api/0000000000000002";
 
 /// Facts of infrastructure in which no rule is broken.
 ///

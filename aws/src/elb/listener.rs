@@ -9,7 +9,7 @@ use crate::sdk::pages::Page;
 
 impl ElbCalls {
     /// The listeners of a load balancer without their tags, which the describe does not return.
-    pub(super) async fn listeners_without_tags(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
+    pub(crate) async fn listeners_without_tags(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
         let query = Query::filter("load-balancer-arn", [load_balancer]);
         let fetch = |permit, token| async move {
             let request = self.client.describe_listeners().load_balancer_arn(load_balancer);

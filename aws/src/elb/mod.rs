@@ -1,7 +1,6 @@
 //! Calls of Elastic Load Balancing, both generations, and the conversion of the answers to the types of `cloud`.
 
 mod classic_load_balancer;
-mod facts;
 mod listener;
 mod load_balancer;
 mod managed;

@@ -6,14 +6,17 @@ use std::time::Duration;
 use aws_sdk_elasticloadbalancingv2 as elb;
 use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
 use aws_sdk_elasticloadbalancingv2::types::{TargetGroupIpAddressTypeEnum, TargetHealthStateEnum, TargetTypeEnum};
+use capa_api::cluster::load_balancer::HealthCheckTiming;
+use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup};
 use capa_cloud::limits::CallRequest;
+use capa_cloud::managed::Seen;
 use capa_cloud::session::Permit;
 use capa_cloud::targets::{
     AddressFamily, GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState,
 };
 use capa_cloud::{CloudError, ErrorClass, MAX_TAGGED};
 
-use super::{ElbCalls, PAGE_SIZE, USUAL_DELAY};
+use super::{ElbCalls, PAGE_SIZE, USUAL_DELAY, protocol, text};
 use crate::sdk::pages::Page;
 
 const DELAY_ATTRIBUTE: &str = "deregistration_delay.timeout_seconds";
@@ -52,6 +55,21 @@ impl ElbCalls {
         let group = shown(answer.target_groups(), arn);
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
         Ok(GroupFacts { kind: kind(group), port: group.port() })
+    }
+
+    /// The target group with this ARN; `None` if it does not exist.
+    pub(crate) async fn target_group_with_arn(&self, arn: &str) -> Result<Option<TargetGroup>, CloudError> {
+        let request = self.client.describe_target_groups().target_group_arns(arn);
+        let answer = self.runner.find("DescribeTargetGroups", arn, request.send()).await?;
+        let groups = answer.and_then(|answer| answer.target_groups).unwrap_or_default();
+        Ok(shown(&groups, arn).map(target_group))
+    }
+
+    pub(crate) async fn target_group_attributes(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
+        let request = self.client.describe_target_group_attributes().target_group_arn(arn);
+        let answer = self.runner.ask("DescribeTargetGroupAttributes", arn, request.send()).await?;
+        let attributes = answer.attributes().iter();
+        Ok(attributes.filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned()))).collect())
     }
 
     /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist.
@@ -147,6 +165,36 @@ impl ElbCalls {
         let delay = answer.attributes().iter().find(|attribute| attribute.key() == Some(DELAY_ATTRIBUTE));
         let seconds = delay.and_then(|delay| delay.value()?.parse().ok());
         Ok(seconds.map_or(USUAL_DELAY, Duration::from_secs))
+    }
+}
+
+/// A target group without its tags and attributes, which the describe does not return.
+pub(super) fn target_group(group: &elb::types::TargetGroup) -> TargetGroup {
+    let timing = HealthCheckTiming {
+        interval_seconds: group.health_check_interval_seconds().unwrap_or_default().into(),
+        timeout_seconds: group.health_check_timeout_seconds().unwrap_or_default().into(),
+        threshold_count: group.healthy_threshold_count().unwrap_or_default().into(),
+        unhealthy_threshold_count: group.unhealthy_threshold_count().unwrap_or_default().into(),
+    };
+    let check_protocol = protocol(group.health_check_protocol());
+    // AWS may still show the path of an earlier health check.
+    let path = group.health_check_path().filter(|path| !path.is_empty() && check_protocol != Protocol::Tcp);
+    TargetGroup {
+        arn: text(group.target_group_arn()),
+        name: text(group.target_group_name()),
+        vpc_id: text(group.vpc_id()),
+        protocol: protocol(group.protocol()),
+        port: group.port().unwrap_or_default(),
+        target_type: group.target_type().map_or("", TargetTypeEnum::as_str).into(),
+        health_check: HealthCheck {
+            path: path.map(str::to_owned),
+            protocol: check_protocol,
+            port: text(group.health_check_port()),
+            timing,
+        },
+        load_balancer_arns: group.load_balancer_arns().to_vec(),
+        attributes: Seen::NotAsked,
+        tags: [].into(),
     }
 }
 

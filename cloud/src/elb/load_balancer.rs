@@ -27,15 +27,24 @@ pub struct LoadBalancer {
     pub scheme: LoadBalancerScheme,
     /// State of the load balancer.
     pub state: LoadBalancerState,
+    /// Families of the addresses.
+    pub ip_address_type: IpAddressType,
     /// The subnet in each zone, by the name of the zone.
     pub subnets: BTreeMap<String, String>,
     /// Ids of the security groups. A load balancer that is created without security groups can never get one.
     pub security_group_ids: Vec<String>,
-    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; only for the cluster's load
-    /// balancers.
+    /// Attributes by AWS's names, for example `load_balancing.cross_zone.enabled`; only for load balancers that a
+    /// cluster owns.
     pub attributes: Seen<BTreeMap<String, String>>,
-    /// Tags; only for load balancers in the VPC.
+    /// Tags; only for load balancers in the VPC of a managed cluster.
     pub tags: Tags,
+}
+
+impl LoadBalancer {
+    /// Whether the load balancer has public addresses.
+    pub fn is_public(&self) -> bool {
+        self.scheme == LoadBalancerScheme::InternetFacing
+    }
 }
 
 /// The type of a load balancer of the second generation, in AWS's words.
@@ -49,6 +58,22 @@ pub enum LoadBalancerKind {
     /// Application Load Balancer.
     Application,
     /// Another type, for example `gateway`.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
+}
+
+/// The families of the addresses of a load balancer, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum IpAddressType {
+    /// IPv4 only.
+    #[default]
+    Ipv4,
+    /// IPv4 and IPv6.
+    Dualstack,
+    /// Another type, for example `dualstack-without-public-ipv4`.
     #[serde(untagged)]
     #[strum(default)]
     Other(String),

@@ -1,5 +1,5 @@
-//! The resources of Elastic Load Balancing, both generations, of managed clusters: one file for each resource, with
-//! what an observation shows of it and the calls that change it.
+//! The resources of Elastic Load Balancing, both generations: one file for each resource, with what is read of it
+//! and the calls that change it.
 
 pub mod classic_load_balancer;
 pub mod listener;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use classic_load_balancer::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
 pub use listener::Listener;
-pub use load_balancer::{LoadBalancer, LoadBalancerKind, LoadBalancerState};
+pub use load_balancer::{IpAddressType, LoadBalancer, LoadBalancerKind, LoadBalancerState};
 pub use protocol::Protocol;
 pub use target_group::{HealthCheck, TargetGroup, TargetType};
 

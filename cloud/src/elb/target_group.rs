@@ -1,4 +1,4 @@
-//! Target groups of managed clusters.
+//! Target groups: those that users name, and those of managed clusters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,11 +29,15 @@ pub struct TargetGroup {
     pub protocol: Protocol,
     /// The port of the targets.
     pub port: i32,
+    /// Type of the targets.
+    pub target_type: TargetType,
     /// Health check of the targets.
     pub health_check: HealthCheck,
-    /// Attributes by AWS's names, for example `preserve_client_ip.enabled`; only for the cluster's target groups.
+    /// ARNs of the load balancers that forward to the target group.
+    pub load_balancer_arns: Vec<String>,
+    /// Attributes by AWS's names, for example `preserve_client_ip.enabled`; only for target groups that a cluster owns.
     pub attributes: Seen<BTreeMap<String, String>>,
-    /// Tags; only for target groups in the VPC whose names have one of the [`PREFIXES`].
+    /// Tags; only for target groups in the VPC of a managed cluster whose names have one of the [`PREFIXES`].
     pub tags: Tags,
 }
 

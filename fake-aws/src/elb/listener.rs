@@ -1,5 +1,7 @@
 //! Listeners, which are parts of load balancers.
 
+use std::collections::BTreeSet;
+
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::listener::Call;
@@ -92,6 +94,13 @@ impl Elb {
     /// The listeners that forward to a target group, hidden ones too.
     pub(super) fn listeners_to(&self, group: &str) -> impl Iterator<Item = &Listener> {
         self.bodies().filter(move |listener| listener.target_group_arns.iter().any(|known| known == group))
+    }
+
+    /// ARNs of the load balancers that forward to a target group.
+    pub(super) fn load_balancers_of(&self, group: &str) -> Vec<String> {
+        let arns: BTreeSet<String> =
+            self.listeners_to(group).map(|listener| listener.load_balancer_arn.clone()).collect();
+        arns.into_iter().collect()
     }
 }
 

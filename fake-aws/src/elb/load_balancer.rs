@@ -7,7 +7,7 @@ use capa_api::common::Tags;
 
 use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::load_balancer::Call;
-use capa_cloud::elb::{LoadBalancer, LoadBalancerKind, LoadBalancerState};
+use capa_cloud::elb::{IpAddressType, LoadBalancer, LoadBalancerKind, LoadBalancerState};
 use capa_cloud::managed::{Answer, Seen};
 use capa_cloud::{ApiLoadBalancer, CloudError};
 
@@ -276,6 +276,7 @@ fn new_load_balancer(ec2: &mut Ec2, name: &str, scheme: LoadBalancerScheme, plac
         dns_name: format!("{name}-{id}.elb.{REGION}.amazonaws.com"),
         scheme,
         state: LoadBalancerState::Active,
+        ip_address_type: IpAddressType::Ipv4,
         subnets: place.subnets,
         security_group_ids: Vec::new(),
         attributes: Seen::NotAsked,

@@ -138,6 +138,7 @@ impl Elb {
         let selected = self.target_groups.values().filter(|resource| selects(&resource.body));
         let shown = selected.filter(|resource| ec2.is_shown(resource));
         let views = shown.map(|resource| TargetGroup {
+            load_balancer_arns: self.load_balancers_of(&resource.body.arn),
             tags: ec2.shown_tags(resource, &resource.body.tags),
             ..resource.body.clone()
         });

@@ -6,7 +6,7 @@ use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::target_group::Call;
-use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup};
+use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup, TargetType};
 use capa_cloud::managed::{Answer, Seen};
 use capa_cloud::targets::{Group, TargetKind};
 
@@ -120,8 +120,13 @@ impl Elb {
     pub(crate) fn put_target_group(&mut self, ec2: &mut Ec2, arn: &str, kind: TargetKind) {
         let (_, name) = arn.rsplit_once(":targetgroup/").unwrap_or_default();
         let name = name.split('/').next().unwrap_or_default();
-        let body =
-            TargetGroup { arn: arn.to_owned(), ..new_target_group(ec2, name, "", 6443, tcp_check(), Tags::new()) };
+        let target_type = match &kind {
+            TargetKind::Instance => TargetType::Instance,
+            TargetKind::Address(_) => TargetType::Ip,
+            TargetKind::Other(other) => other.as_str().into(),
+        };
+        let new = new_target_group(ec2, name, "", 6443, tcp_check(), Tags::new());
+        let body = TargetGroup { arn: arn.to_owned(), target_type, ..new };
         self.target_groups.insert(arn.to_owned(), Resource::by_hand(body));
         self.targets.entry(Group::TargetGroup(arn.to_owned())).or_default().kind = kind;
     }
@@ -184,7 +189,9 @@ fn new_target_group(
         vpc_id: vpc.to_owned(),
         protocol: Protocol::Tcp,
         port,
+        target_type: TargetType::Instance,
         health_check,
+        load_balancer_arns: Vec::new(),
         attributes: Seen::Shown(new_attributes()),
         tags,
     }

@@ -3,7 +3,6 @@
 mod answer;
 mod demand;
 mod kubernetes;
-mod load_balancing;
 mod machines;
 mod vpc;
 
@@ -17,7 +16,7 @@ pub use capa_cloud::ec2::{
     NatGateway, NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc,
     VpcDns,
 };
-pub use capa_cloud::elb::Listener;
+pub use capa_cloud::elb::{HealthCheck, IpAddressType, Listener, LoadBalancer, TargetGroup};
 pub use capa_cloud::{Availability, Host, Image, InstanceType};
 
 pub use answer::{Answer, Failure, FailureKind};
@@ -26,7 +25,6 @@ pub use demand::{
     RoleOfMachines, SPOT_VCPUS,
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
-pub use load_balancing::{HealthCheck, IpAddressType, LoadBalancer, TargetGroup};
 pub use machines::{Bucket, CapacityReservation, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup};
 pub use vpc::{AclEntry, DhcpOptions, NetworkAcl, Region, VpcEndpoint, Zone};
 
@@ -66,6 +64,10 @@ pub struct Facts {
     pub target_groups: Answer<Vec<TargetGroup>>,
     /// Load balancers of the target groups.
     pub load_balancers: Answer<Vec<LoadBalancer>>,
+    /// Attributes of these target groups and load balancers by ARN, for example `preserve_client_ip.enabled`.
+    pub load_balancing_attributes: BTreeMap<String, Answer<BTreeMap<String, String>>>,
+    /// Listeners of the load balancers by ARN of the load balancer.
+    pub listeners: BTreeMap<String, Answer<Vec<Listener>>>,
     /// Addresses of the endpoint of the API server, resolved on the machine that runs the check.
     pub endpoint_addresses: Answer<Vec<String>>,
     /// Images of the machine templates.

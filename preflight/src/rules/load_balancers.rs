@@ -13,7 +13,7 @@ use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skip
 
 /// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
 /// minutes for the API server.
-const SLOWEST_HEALTH_CHECK: i32 = 60;
+const SLOWEST_HEALTH_CHECK: i64 = 60;
 
 /// Attribute of target groups and load balancers: whether connections are distributed to targets in other zones.
 const CROSS_ZONE: &str = "load_balancing.cross_zone.enabled";
@@ -172,7 +172,7 @@ fn listeners(facts: &Facts) -> Checked {
     let balancers = facts.the_load_balancers()?;
     let mut served = BTreeSet::new();
     for balancer in &balancers {
-        let listeners = known(&balancer.listeners, "the listeners")?.iter();
+        let listeners = facts.listeners_of(balancer)?.iter();
         served.extend(listeners.filter(|listener| listener.port == port).flat_map(|of| &of.target_group_arns));
     }
     let any_served = groups.iter().any(|group| served.contains(&group.arn));
@@ -212,8 +212,8 @@ fn each_group(facts: &Facts, check: impl Fn(&TargetGroup) -> Result<Option<Probl
 
 fn load_balancers(facts: &Facts) -> Checked {
     each_balancer(facts, |balancer| {
-        let (message, fix) = if balancer.balancer_type != LoadBalancerKind::Network {
-            (format!("{} is of type {}", balancer.name, balancer.balancer_type), "use a Network Load Balancer")
+        let (message, fix) = if balancer.kind != LoadBalancerKind::Network {
+            (format!("{} is of type {}", balancer.name, balancer.kind), "use a Network Load Balancer")
         } else if let Some(inactive) = inactive(balancer) {
             inactive
         } else if facts.demand.wants_ipv6 && balancer.ip_address_type != IpAddressType::Dualstack {
@@ -250,14 +250,14 @@ fn zones(facts: &Facts) -> Checked {
     each_balancer(facts, |balancer| {
         let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
         let wanted: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
-        let missing: Vec<&str> = wanted.into_iter().filter(|zone| !balancer.zones.contains_key(*zone)).collect();
+        let missing: Vec<&str> = wanted.into_iter().filter(|zone| !balancer.subnets.contains_key(*zone)).collect();
         if missing.is_empty() {
             return Ok(None);
         }
         let groups = facts.the_target_groups()?.into_iter();
         let groups = groups.filter(|group| group.load_balancer_arns.contains(&balancer.arn));
-        let of_balancer = known(&balancer.attributes, "the attributes of the load balancer")?;
-        let Some(group) = within_zones(groups, of_balancer)? else {
+        let of_balancer = facts.attributes_of(&balancer.arn, "the attributes of the load balancer")?;
+        let Some(group) = within_zones(facts, groups, of_balancer)? else {
             return Ok(None);
         };
         let message = format!("{} has no subnet in {}", balancer.name, missing.join(" and "));
@@ -270,11 +270,12 @@ fn zones(facts: &Facts) -> Checked {
 /// replaces that of the load balancer. Source: the user guide for Network Load Balancers, «Cross-zone load balancing
 /// for target groups».
 fn within_zones<'a>(
+    facts: &Facts,
     groups: impl Iterator<Item = &'a TargetGroup>,
     of_balancer: &BTreeMap<String, String>,
 ) -> Result<Option<&'a TargetGroup>, Skipped> {
     for group in groups {
-        let of_group = known(&group.attributes, "the attributes of the target group")?.get(CROSS_ZONE);
+        let of_group = attributes_of(facts, group)?.get(CROSS_ZONE);
         let own = of_group.filter(|value| ["true", "false"].contains(&value.as_str()));
         if own.or_else(|| of_balancer.get(CROSS_ZONE)).is_none_or(|value| value != "true") {
             return Ok(Some(group));
@@ -287,7 +288,8 @@ fn health_checks(facts: &Facts) -> Checked {
     each_group(facts, |group| {
         let check = &group.health_check;
         let path = check.path.as_deref().unwrap_or_default();
-        let slowest = check.interval_seconds * check.healthy_threshold.max(check.unhealthy_threshold);
+        let timing = &check.timing;
+        let slowest = timing.interval_seconds * timing.threshold_count.max(timing.unhealthy_threshold_count);
         let message = match check.protocol {
             Protocol::Http => "the health check is HTTP, which the API server does not serve".to_owned(),
             Protocol::Https if !["/readyz", "/healthz", "/livez"].iter().any(|known| path.starts_with(known)) => {
@@ -307,11 +309,14 @@ fn health_checks(facts: &Facts) -> Checked {
     })
 }
 
+fn attributes_of<'a>(facts: &'a Facts, group: &TargetGroup) -> Result<&'a BTreeMap<String, String>, Skipped> {
+    facts.attributes_of(&group.arn, "the attributes of the target group")
+}
+
 /// Whether targets see the addresses of clients. The default depends on the target type. Source: the user guide for
 /// Network Load Balancers, «Client IP preservation».
-fn preserves_client_addresses(group: &TargetGroup) -> Result<bool, Skipped> {
-    let attributes = known(&group.attributes, "the attributes of the target group")?;
-    Ok(match attributes.get(PRESERVE_CLIENT_ADDRESSES) {
+fn preserves_client_addresses(facts: &Facts, group: &TargetGroup) -> Result<bool, Skipped> {
+    Ok(match attributes_of(facts, group)?.get(PRESERVE_CLIENT_ADDRESSES) {
         Some(value) => value == "true",
         None => group.target_type == TargetType::Instance,
     })
@@ -325,7 +330,7 @@ fn balancers_of<'a>(facts: &'a Facts, group: &TargetGroup) -> Result<Vec<&'a Loa
 fn hairpin(facts: &Facts) -> Checked {
     each_group(facts, |group| {
         let is_internal = balancers_of(facts, group)?.iter().any(|balancer| !balancer.is_public());
-        if !is_internal || group.target_type != TargetType::Instance || !preserves_client_addresses(group)? {
+        if !is_internal || group.target_type != TargetType::Instance || !preserves_client_addresses(facts, group)? {
             return Ok(None);
         }
         let message = "targets by instance behind an internal load balancer preserve the addresses of clients";
@@ -344,7 +349,7 @@ fn set_attribute(facts: &Facts, group: &TargetGroup, key: &str, value: &str) -> 
 fn client_addresses(facts: &Facts) -> Checked {
     applies(facts.demand.has_control_plane_machines())?;
     each_group(facts, |group| {
-        if !preserves_client_addresses(group)? {
+        if !preserves_client_addresses(facts, group)? {
             return Ok(None);
         }
         let is_public = balancers_of(facts, group)?.iter().any(|balancer| balancer.is_public());
@@ -366,8 +371,7 @@ fn client_addresses(facts: &Facts) -> Checked {
 fn deregistration(facts: &Facts) -> Checked {
     each_group(facts, |group| {
         let key = CONNECTION_TERMINATION;
-        let attributes: &BTreeMap<String, String> = known(&group.attributes, "the attributes of the target group")?;
-        if attributes.get(key).is_some_and(|value| value == "true") {
+        if attributes_of(facts, group)?.get(key).is_some_and(|value| value == "true") {
             return Ok(None);
         }
         let problem = Problem::new(

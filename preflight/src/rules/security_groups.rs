@@ -249,7 +249,7 @@ fn load_balancers(facts: &Facts) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
     let subnets = facts.of_network(&facts.subnets, "the subnets")?;
     let balancers = facts.the_load_balancers().unwrap_or_default().into_iter();
     let peers = balancers.map(|balancer| {
-        let ids: BTreeSet<&String> = balancer.zones.values().collect();
+        let ids: BTreeSet<&String> = balancer.subnets.values().collect();
         let peer = Peer {
             group_ids: balancer.security_group_ids.iter().map(String::as_str).collect(),
             ranges: ranges(subnets.iter().filter(|subnet| ids.contains(&subnet.id))),

@@ -243,7 +243,7 @@ fn missing(machines: &MachineDemand) -> i32 {
 /// Subnets that contain load balancers of the cluster, or in which the cloud controller may create them.
 fn of_load_balancers<'a>(facts: &Facts, subnets: &[&'a Subnet]) -> Vec<&'a Subnet> {
     let balancers = facts.load_balancers.found();
-    let used = balancers.into_iter().flatten().flat_map(|balancer| balancer.zones.values());
+    let used = balancers.into_iter().flatten().flat_map(|balancer| balancer.subnets.values());
     let used: BTreeSet<&String> = used.collect();
     let is_tagged =
         |subnet: &Subnet| [true, false].iter().any(|is_public| subnet.tags.contains_key(role_tag_key(*is_public)));

@@ -170,12 +170,12 @@ fn balancers(facts: &Facts) -> Vec<Node> {
     let known = facts.load_balancers.found().map(Vec::as_slice).unwrap_or_default();
     let targets = facts.target_groups.found().map(Vec::as_slice).unwrap_or_default();
     let balancers = known.iter().map(|balancer| {
-        let listeners = balancer.listeners.found().map(Vec::as_slice).unwrap_or_default();
+        let listeners = facts.listeners_of(balancer).unwrap_or_default();
         let ports: Vec<String> = listeners.iter().map(|of| format!("{} {}", of.protocol, of.port)).collect();
         let lines = vec![
-            format!("{} {}", balancer.scheme, balancer.balancer_type),
+            format!("{} {}", balancer.scheme, balancer.kind),
             ports.join(", "),
-            balancer.zones.keys().cloned().collect::<Vec<_>>().join(", "),
+            balancer.subnets.keys().cloned().collect::<Vec<_>>().join(", "),
         ];
         Node {
             leads_to: listeners.iter().flat_map(|of| of.target_group_arns.clone()).collect(),

@@ -1,7 +1,7 @@
 //! Network load balancers of managed clusters.
 
 use aws_sdk_elasticloadbalancingv2::types::{
-    self, IpAddressType, LoadBalancerAttribute, LoadBalancerSchemeEnum, LoadBalancerTypeEnum, SubnetMapping,
+    IpAddressType, LoadBalancerAttribute, LoadBalancerSchemeEnum, LoadBalancerTypeEnum, SubnetMapping,
 };
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::load_balancer::Call;
@@ -12,8 +12,8 @@ use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::{join, ready};
 
-use super::super::load_balancer::{scheme, state};
-use super::super::{ElbCalls, PAGE_SIZE, text};
+use super::super::load_balancer::load_balancer;
+use super::super::{ElbCalls, PAGE_SIZE};
 use super::{answers_of, made, sdk_tags};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
@@ -37,7 +37,7 @@ impl ElbCalls {
         let following = self.following();
         let attributes = owned.iter().map(|arn| match known.attributes.get(arn) {
             Some(attributes) => ready(Ok(attributes.clone())).boxed(),
-            None => following.attributes_of_load_balancer(arn).boxed(),
+            None => following.load_balancer_attributes(arn).boxed(),
         });
         let attributes = answers_of(attributes).boxed();
         let listeners = following.listeners_of(&owned, known).boxed();
@@ -109,7 +109,7 @@ impl ElbCalls {
                     .set_tags(Some(sdk_tags(tags)));
                 let answer = self.runner.call(permit, request.send()).await?;
                 let shown = answer.load_balancers().first();
-                return made(action, shown.and_then(types::LoadBalancer::load_balancer_arn));
+                return made(action, shown.and_then(|shown| shown.load_balancer_arn()));
             }
             Call::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
                 let attributes = attributes.iter();
@@ -142,24 +142,5 @@ fn sdk_scheme(scheme: LoadBalancerScheme) -> LoadBalancerSchemeEnum {
     match scheme {
         LoadBalancerScheme::InternetFacing => LoadBalancerSchemeEnum::InternetFacing,
         LoadBalancerScheme::Internal => LoadBalancerSchemeEnum::Internal,
-    }
-}
-
-/// A load balancer without its tags and attributes, which the describe does not return.
-fn load_balancer(balancer: &types::LoadBalancer) -> LoadBalancer {
-    let zones = balancer.availability_zones().iter();
-    let zones = zones.filter_map(|zone| Some((zone.zone_name()?.to_owned(), text(zone.subnet_id()))));
-    LoadBalancer {
-        arn: text(balancer.load_balancer_arn()),
-        name: text(balancer.load_balancer_name()),
-        kind: balancer.r#type().map_or("", LoadBalancerTypeEnum::as_str).into(),
-        vpc_id: text(balancer.vpc_id()),
-        dns_name: text(balancer.dns_name()),
-        scheme: scheme(balancer.scheme()),
-        state: state(balancer.state()),
-        subnets: zones.collect(),
-        security_group_ids: balancer.security_groups().to_vec(),
-        attributes: Seen::NotAsked,
-        tags: [].into(),
     }
 }

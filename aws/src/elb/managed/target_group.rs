@@ -1,18 +1,18 @@
 //! Target groups of managed clusters.
 
 use aws_sdk_elasticloadbalancingv2::types::{
-    self, ProtocolEnum, TargetGroupAttribute, TargetGroupIpAddressTypeEnum, TargetTypeEnum,
+    ProtocolEnum, TargetGroupAttribute, TargetGroupIpAddressTypeEnum, TargetTypeEnum,
 };
-use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_cloud::elb::target_group::{Call, PREFIXES};
-use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup};
-use capa_cloud::managed::{Answer, Details, Seen};
+use capa_cloud::elb::{HealthCheck, TargetGroup};
+use capa_cloud::managed::{Answer, Details};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::ready;
 
-use super::super::{ElbCalls, PAGE_SIZE, protocol, text};
+use super::super::target_group::target_group;
+use super::super::{ElbCalls, PAGE_SIZE};
 use super::{answers_of, made, number, sdk_tags};
 use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
@@ -44,7 +44,7 @@ impl ElbCalls {
         let following = self.following();
         let attributes = arns.iter().map(|arn| match known.attributes.get(arn) {
             Some(attributes) => ready(Ok(attributes.clone())).boxed(),
-            None => following.attributes_of_target_group(arn).boxed(),
+            None => following.target_group_attributes(arn).boxed(),
         });
         let attributes = answers_of(attributes).await;
         for (group, attributes) in owned.iter_mut().zip(attributes) {
@@ -85,7 +85,7 @@ impl ElbCalls {
                     .set_tags(Some(sdk_tags(tags)));
                 let answer = self.runner.call(permit, request.send()).await?;
                 let shown = answer.target_groups().first();
-                return made(action, shown.and_then(types::TargetGroup::target_group_arn));
+                return made(action, shown.and_then(|shown| shown.target_group_arn()));
             }
             Call::ModifyTargetGroup { group, health_check } => {
                 let HealthCheck { timing, .. } = health_check;
@@ -114,33 +114,5 @@ impl ElbCalls {
             }
         }
         Ok(Answer::Done)
-    }
-}
-
-/// A target group without its tags and attributes, which the describe does not return.
-fn target_group(group: &types::TargetGroup) -> TargetGroup {
-    let timing = HealthCheckTiming {
-        interval_seconds: group.health_check_interval_seconds().unwrap_or_default().into(),
-        timeout_seconds: group.health_check_timeout_seconds().unwrap_or_default().into(),
-        threshold_count: group.healthy_threshold_count().unwrap_or_default().into(),
-        unhealthy_threshold_count: group.unhealthy_threshold_count().unwrap_or_default().into(),
-    };
-    let check_protocol = protocol(group.health_check_protocol());
-    // AWS may still show the path of an earlier health check.
-    let path = group.health_check_path().filter(|path| !path.is_empty() && check_protocol != Protocol::Tcp);
-    TargetGroup {
-        arn: text(group.target_group_arn()),
-        name: text(group.target_group_name()),
-        vpc_id: text(group.vpc_id()),
-        protocol: protocol(group.protocol()),
-        port: group.port().unwrap_or_default(),
-        health_check: HealthCheck {
-            path: path.map(str::to_owned),
-            protocol: check_protocol,
-            port: text(group.health_check_port()),
-            timing,
-        },
-        attributes: Seen::NotAsked,
-        tags: [].into(),
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use capa_cloud::ErrorClass;
-use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed, Protocol};
+use capa_cloud::elb::{
+    IpAddressType, Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed, Protocol, TargetType,
+};
 use capa_cloud::managed::{ManagedClouds, Scope, Seen};
 
 use super::super::fake::{Answer, Call, Fake, REGION, answer, identity, sts_error};
@@ -16,7 +18,7 @@ use super::{OWNED, scope, serve as serve_all, tag_set, tags};
 fn balancer_xml(arn: &str, name: &str, vpc: &str, rest: &str) -> String {
     format!(
         "<LoadBalancerArn>{arn}</LoadBalancerArn><LoadBalancerName>{name}</LoadBalancerName><VpcId>{vpc}</VpcId>\
-         <Type>network</Type>{rest}"
+         <Type>network</Type><IpAddressType>ipv4</IpAddressType>{rest}"
     )
 }
 
@@ -31,7 +33,8 @@ fn group_xml(arn: &str, name: &str, vpc: &str) -> String {
          <HealthCheckPort>6443</HealthCheckPort><HealthCheckPath>/readyz</HealthCheckPath>\
          <HealthCheckIntervalSeconds>10</HealthCheckIntervalSeconds>\
          <HealthCheckTimeoutSeconds>4</HealthCheckTimeoutSeconds><HealthyThresholdCount>2</HealthyThresholdCount>\
-         <UnhealthyThresholdCount>6</UnhealthyThresholdCount>"
+         <UnhealthyThresholdCount>6</UnhealthyThresholdCount><TargetType>ip</TargetType>\
+         <LoadBalancerArns><member>arn:lb/owned</member></LoadBalancerArns>"
     )
 }
 
@@ -145,6 +148,7 @@ fn balancer(arn: &str, name: &str, state: LoadBalancerState) -> LoadBalancer {
         dns_name: String::new(),
         scheme: LoadBalancerScheme::InternetFacing,
         state,
+        ip_address_type: IpAddressType::Ipv4,
         subnets: BTreeMap::new(),
         security_group_ids: Vec::new(),
         attributes: Seen::NotAsked,
@@ -204,6 +208,10 @@ async fn an_observation_shows_load_balancers_in_the_vpc_or_with_a_name() {
             assert_eq!(group.tags.is_empty(), group.name == "web" || is_elsewhere);
             let vpc = if is_elsewhere { "vpc-2" } else { "vpc-1" };
             assert_eq!((group.vpc_id.as_str(), &group.protocol, group.port), (vpc, &Protocol::Tcp, 6443));
+            assert_eq!(
+                (&group.target_type, group.load_balancer_arns.as_slice()),
+                (&TargetType::Ip, &["arn:lb/owned".to_owned()][..])
+            );
             assert_eq!(group.health_check, health_check(Protocol::Https, Some("/readyz")));
         }
         assert_requests(&fake);

@@ -5,10 +5,10 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::network::NetworkSubnet;
 use serde_json::json;
 
-use super::bad::{balancer, default_route, found, group, machines, target_group};
+use super::bad::{attributes, balancer, default_route, found, group, machines, target_group};
 use crate::facts::{Facts, MachineDemand, RoleOfMachines, RouteTarget, Source, Zone};
 use crate::report::{Outcome, Selection, check};
-use crate::testing::{good, of_range};
+use crate::testing::{BALANCER_ARN, GROUP_ARN, good, of_range};
 
 /// A change of the good infrastructure.
 type Change = fn(&mut Facts);
@@ -37,9 +37,9 @@ const OTHER: [(&str, Change); 16] = [
             .to_vec();
     }),
     ("L4", |facts| {
-        balancer(facts).zones.remove("eu-west-1c");
+        balancer(facts).subnets.remove("eu-west-1c");
         let key = "load_balancing.cross_zone.enabled".to_owned();
-        found(&mut target_group(facts).attributes).insert(key, "true".to_owned());
+        attributes(facts, GROUP_ARN).insert(key, "true".to_owned());
     }),
     // Security groups do not filter traffic to Amazon's DNS server.
     ("G10", |facts| {
@@ -203,6 +203,7 @@ fn a_load_balancer_that_is_not_the_endpoint_is_not_asked_for_machines() {
     public.dns_name = "public.elb.eu-west-1.amazonaws.com".to_owned();
     public.scheme = LoadBalancerScheme::InternetFacing;
     target_group(&mut facts).load_balancer_arns.push(public.arn.clone());
+    facts.listeners.insert(public.arn.clone(), facts.listeners[BALANCER_ARN].clone());
     found(&mut facts.load_balancers).push(public);
     group(&mut facts, "sg-0000000a").egress =
         vec![of_range("tcp", Some((443, 443)), "0.0.0.0/0"), of_range("-1", None, "10.0.0.0/16")];

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use capa_api::cluster::load_balancer::LoadBalancerScheme;
+use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol, TargetType};
+use capa_cloud::managed::Seen;
 
 use super::{EXISTING_BALANCER_GROUP, World, id};
 use crate::facts::{Answer, HealthCheck, IpAddressType, Listener, LoadBalancer, Subnet, TargetGroup};
 use crate::requirements::{GroupUse, Object, Wanted};
 
+/// ARN of the load balancer.
+pub(super) const BALANCER: &str = "balancer";
+
 impl<'a> World<'a> {
-    fn listeners(&self) -> Vec<Listener> {
+    pub(super) fn listeners(&self) -> Vec<Listener> {
         self.all(|object, wanted| match wanted {
             Wanted::Listener { port, target_groups } if self.has(object, &Wanted::LoadBalancer) => Some(Listener {
                 protocol: Protocol::Tcp,
@@ -34,12 +38,9 @@ impl<'a> World<'a> {
             });
             // The health check that AWS gives a target group without one.
             let (protocol, path, interval_seconds, threshold) = check.unwrap_or((Protocol::Tcp, None, 30, 3));
-            let attributes = self.all(|of, is| match is {
-                Wanted::Attribute { key, value } if of == object => Some(((*key).to_owned(), (*value).to_owned())),
-                _ => None,
-            });
             TargetGroup {
                 arn: id(object),
+                name: String::new(),
                 protocol: Protocol::Tcp,
                 port,
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
@@ -48,18 +49,36 @@ impl<'a> World<'a> {
                     protocol,
                     port: "traffic-port".to_owned(),
                     path,
-                    interval_seconds,
-                    healthy_threshold: threshold,
-                    unhealthy_threshold: threshold,
+                    timing: HealthCheckTiming {
+                        interval_seconds: interval_seconds.into(),
+                        timeout_seconds: 10,
+                        threshold_count: threshold.into(),
+                        unhealthy_threshold_count: threshold.into(),
+                    },
                 },
-                load_balancer_arns: if forwarded.contains(&id(object)) { vec!["balancer".to_owned()] } else { vec![] },
-                attributes: Answer::Found(attributes.into_iter().collect()),
+                load_balancer_arns: if forwarded.contains(&id(object)) { vec![BALANCER.to_owned()] } else { vec![] },
+                attributes: Seen::NotAsked,
+                tags: [].into(),
             }
         };
         self.all(|object, wanted| match wanted {
             Wanted::TargetGroup { port } => Some(group(object, *port)),
             _ => None,
         })
+    }
+
+    /// The attributes of all target groups and load balancers.
+    pub(super) fn attributes(&self) -> BTreeMap<String, Answer<BTreeMap<String, String>>> {
+        let of_group = |object: &'a Object| {
+            let attributes = self.all(|of, is| match is {
+                Wanted::Attribute { key, value } if of == object => Some(((*key).to_owned(), (*value).to_owned())),
+                _ => None,
+            });
+            (id(object), Answer::Found(attributes.into_iter().collect()))
+        };
+        let groups = self.all(|object, wanted| matches!(wanted, Wanted::TargetGroup { .. }).then(|| of_group(object)));
+        let balancer = (BALANCER.to_owned(), Answer::Found(BTreeMap::new()));
+        groups.into_iter().chain([balancer]).collect()
     }
 
     pub(super) fn load_balancers(&self, subnets: &[Subnet]) -> Vec<LoadBalancer> {
@@ -77,10 +96,10 @@ impl<'a> World<'a> {
             let used = subnets.iter().filter(|subnet| used.contains(&subnet.id));
             let host = self.demand.endpoint.as_ref().map(|endpoint| endpoint.host.clone());
             LoadBalancer {
-                arn: "balancer".to_owned(),
+                arn: BALANCER.to_owned(),
                 name: "api".to_owned(),
                 dns_name: host.unwrap_or_default(),
-                balancer_type: LoadBalancerKind::Network,
+                kind: LoadBalancerKind::Network,
                 scheme: LoadBalancerScheme::Internal,
                 state: LoadBalancerState::Active,
                 vpc_id: self.vpc_object().map(id).unwrap_or_default(),
@@ -89,14 +108,14 @@ impl<'a> World<'a> {
                 } else {
                     IpAddressType::Ipv4
                 },
-                zones: used.map(|subnet| (subnet.zone.clone(), subnet.id.clone())).collect(),
+                subnets: used.map(|subnet| (subnet.zone.clone(), subnet.id.clone())).collect(),
                 security_group_ids: if object.exists {
                     vec![EXISTING_BALANCER_GROUP.to_owned()]
                 } else {
                     group.iter().cloned().chain(["sg-load-balancer".to_owned()]).take(1).collect()
                 },
-                attributes: Answer::Found(BTreeMap::new()),
-                listeners: Answer::Found(self.listeners()),
+                attributes: Seen::NotAsked,
+                tags: [].into(),
             }
         };
         objects.into_iter().map(balancer).collect()

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use capa_api::common::ControlPlaneTarget;
 use capa_api::network::{NetworkSubnet, NetworkVpc};
 
+use self::load_balancing::BALANCER;
 use super::super::*;
 use crate::facts::{Answer, Demand, Facts, Zone as ZoneFact};
 
@@ -145,6 +146,8 @@ impl<'a> World<'a> {
             security_groups: Answer::Found(self.security_groups()),
             target_groups: Answer::Found(self.target_groups()),
             load_balancers: Answer::Found(self.load_balancers(&subnets)),
+            load_balancing_attributes: self.attributes(),
+            listeners: [(BALANCER.to_owned(), Answer::Found(self.listeners()))].into(),
             endpoint_addresses: Answer::Found(resolves),
             quotas: Answer::Found(self.quotas()),
             subnets: Answer::Found(subnets),

@@ -1,5 +1,7 @@
 //! Infrastructure that breaks rules: its difference from the good infrastructure, and the text of the finding.
 
+use std::collections::BTreeMap;
+
 use crate::facts::{
     AclEntry, Answer, Facts, Failure, FailureKind, LoadBalancer, MachineDemand, SecurityGroup, Subnet, TargetGroup, Vpc,
 };
@@ -48,6 +50,11 @@ pub(super) fn group<'a>(facts: &'a mut Facts, id: &str) -> &'a mut SecurityGroup
 
 pub(super) fn target_group(facts: &mut Facts) -> &mut TargetGroup {
     &mut found(&mut facts.target_groups)[0]
+}
+
+/// The attributes of a target group or load balancer.
+pub(super) fn attributes<'a>(facts: &'a mut Facts, arn: &str) -> &'a mut BTreeMap<String, String> {
+    found(facts.load_balancing_attributes.get_mut(arn).unwrap())
 }
 
 pub(super) fn balancer(facts: &mut Facts) -> &mut LoadBalancer {

@@ -3,9 +3,9 @@
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol};
 
-use super::{Bad, bad_world, balancer, found, group, machines, target_group};
+use super::{Bad, attributes, bad_world, balancer, found, group, machines, target_group};
 use crate::facts::{IpAddressType, Source};
-use crate::testing::{GROUP_ARN, of_range};
+use crate::testing::{BALANCER_ARN, GROUP_ARN, of_range};
 
 pub(super) fn bad() -> Vec<Bad> {
     [groups(), load_balancing()].into_iter().flatten().collect()
@@ -105,10 +105,10 @@ fn load_balancing() -> Vec<Bad> {
             target_group(facts).load_balancer_arns.clear();
         }),
         bad_world("L2", GROUP_ARN, "no listener on port 6443", |facts| {
-            found(&mut balancer(facts).listeners)[0].port = 443;
+            found(facts.listeners.get_mut(BALANCER_ARN).unwrap())[0].port = 443;
         }),
         bad_world("L3", "api", "of type application", |facts| {
-            balancer(facts).balancer_type = LoadBalancerKind::Application;
+            balancer(facts).kind = LoadBalancerKind::Application;
         }),
         bad_world("L3", "api", "is provisioning", |facts| {
             balancer(facts).state = LoadBalancerState::Provisioning;
@@ -123,13 +123,13 @@ fn load_balancing() -> Vec<Bad> {
             balancer(facts).ip_address_type = IpAddressType::Ipv4;
         }),
         bad_world("L4", "api", "no subnet in eu-west-1c", |facts| {
-            balancer(facts).zones.remove("eu-west-1c");
+            balancer(facts).subnets.remove("eu-west-1c");
         }),
         bad_world("L4", "api", "no subnet in eu-west-1c", |facts| {
-            balancer(facts).zones.remove("eu-west-1c");
+            balancer(facts).subnets.remove("eu-west-1c");
             let key = "load_balancing.cross_zone.enabled".to_owned();
-            found(&mut balancer(facts).attributes).insert(key.clone(), "true".to_owned());
-            found(&mut target_group(facts).attributes).insert(key, "false".to_owned());
+            attributes(facts, BALANCER_ARN).insert(key.clone(), "true".to_owned());
+            attributes(facts, GROUP_ARN).insert(key, "false".to_owned());
         }),
         bad_world("L5", GROUP_ARN, "is HTTP", |facts| {
             target_group(facts).health_check.protocol = Protocol::Http;
@@ -138,24 +138,24 @@ fn load_balancing() -> Vec<Bad> {
             target_group(facts).health_check.path = Some("/".to_owned());
         }),
         bad_world("L5", GROUP_ARN, "needs 150 seconds", |facts| {
-            target_group(facts).health_check.interval_seconds = 30;
-            target_group(facts).health_check.healthy_threshold = 5;
+            target_group(facts).health_check.timing.interval_seconds = 30;
+            target_group(facts).health_check.timing.threshold_count = 5;
         }),
         bad_world("L6", GROUP_ARN, "preserve the addresses", |facts| {
-            found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
+            attributes(facts, GROUP_ARN).remove("preserve_client_ip.enabled");
         }),
         bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from clients on the internet", |facts| {
-            found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
+            attributes(facts, GROUP_ARN).remove("preserve_client_ip.enabled");
             balancer(facts).scheme = LoadBalancerScheme::InternetFacing;
         }),
         bad_world("L7", GROUP_ARN, "do not admit TCP 6443 from machines", |facts| {
-            found(&mut target_group(facts).attributes).remove("preserve_client_ip.enabled");
+            attributes(facts, GROUP_ARN).remove("preserve_client_ip.enabled");
             let ingress = &mut group(facts, "sg-0000000b").ingress;
             ingress.retain(|rule| rule.traffic.ports != Some((6443, 6443)));
         }),
         bad_world("L8", GROUP_ARN, "keeps connections", |facts| {
             let key = "deregistration_delay.connection_termination.enabled";
-            found(&mut target_group(facts).attributes).insert(key.to_owned(), "false".to_owned());
+            attributes(facts, GROUP_ARN).insert(key.to_owned(), "false".to_owned());
         }),
         bad_world("L9", "api", "do not admit TCP 6443 from machines", |facts| {
             group(facts, "sg-0000000d").ingress[0].source = Source::Cidr("10.9.0.0/16".to_owned());
