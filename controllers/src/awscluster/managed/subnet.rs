@@ -148,7 +148,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
         return plan.problem(target, Reason::InvalidSpec, message);
     }
     if !subnet.is_available() {
-        return plan.wait(target, Reason::Creating, format!("{id} is pending"));
+        return plan.wait(target, Reason::Creating, format!("{id} is {}", subnet.state));
     }
     let attributes = target.part(Kind::SubnetAttributes);
     let mut change = |field, is: String, to: String, attribute| {

@@ -200,7 +200,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
     let wanted = &scene.inputs.vpc;
     let Some(vpc) = shown(scene) else { return };
     if !vpc.is_available() {
-        return plan.wait(&wanted.target, Reason::Creating, format!("{id} is pending"));
+        return plan.wait(&wanted.target, Reason::Creating, format!("{id} is {}", vpc.state));
     }
     if !vpc.cidr_blocks.contains(&wanted.cidr_block) {
         let is = vpc.cidr_blocks.join(", ");
