@@ -1,4 +1,4 @@
-//! What the command line tells on standard error besides its failure.
+//! Messages that the commands print to standard error besides their failures.
 
 use std::io::IsTerminal as _;
 

@@ -1,5 +1,5 @@
-//! The details of the resources of a managed cluster that AWS does not show in its lists, so that a look reads them by
-//! separate calls.
+//! The details of the resources of a managed cluster that AWS does not show in its lists, so that an observation reads
+//! them by separate calls.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details that a look shows.
+    /// The details that an observation shows.
     pub(crate) fn of(ec2: &ec2::Observed, elb: &elb::Observed) -> Self {
         let (balancers, groups) = (elb.load_balancers.shown(), elb.target_groups.shown());
         let (balancers, groups) = (balancers.into_iter().flatten(), groups.into_iter().flatten());

@@ -79,8 +79,8 @@ pub struct Timing {
     pub managed_poll: Duration,
     /// Maximum wait before the provider reads the state of a resource of a managed cluster again.
     pub managed_poll_cap: Duration,
-    /// Time for which the looks at a managed cluster at rest reuse the details that an earlier look has read, and that
-    /// AWS does not show in its lists.
+    /// Time for which observations of an unchanged managed cluster reuse the details that an earlier observation has
+    /// read, and that AWS does not show in its lists.
     pub managed_details: Duration,
     /// Age of the deletion of a managed cluster from which a resource in use blocks it. Until then, the provider waits for
     /// the network interfaces of deleted load balancers, which exist for some minutes.

@@ -2,8 +2,8 @@
 
 use capa_api::network::ZoneType;
 
-/// The type of a zone by its name: the name of an edge zone goes on with a dash after the region. AWS defines these
-/// names (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).
+/// The type of a zone by its name: in the name of an edge zone, a dash follows the region. AWS defines these names
+/// (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).
 pub fn zone_type(region: &str, zone: &str) -> ZoneType {
     match zone.strip_prefix(region) {
         Some(rest) if rest.starts_with("-wl") => ZoneType::WavelengthZone,

@@ -1,4 +1,4 @@
-//! The interface of the file of each resource. Pure.
+//! The interface that the planner of each resource implements. Pure.
 
 use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, Reason};

@@ -115,7 +115,7 @@ pub(crate) struct Inputs {
     pub(crate) has_begun: bool,
 }
 
-/// What is known beside the spec.
+/// Known facts that are not in the spec.
 pub(crate) struct Known<'a> {
     /// All zones of the region; empty if they were not read.
     pub(crate) zones: &'a [String],
