@@ -35,12 +35,10 @@ impl Facts {
         Ok(subnets.filter(|subnet| ids.contains(subnet.id.as_str())).collect())
     }
 
-    /// The route table of a subnet: its own, or else the main one of the VPC.
-    pub(crate) fn route_table(&self, subnet: &str) -> Result<&RouteTable, Skipped> {
-        let tables = self.of_network(&self.route_tables, "the route tables")?;
-        let own = tables.iter().find(|table| table.association_of(subnet).is_some());
-        own.or_else(|| tables.iter().find(|table| table.is_main))
-            .ok_or_else(|| Skipped::Unknown(format!("no route table of subnet {subnet} was found")))
+    /// The route table of a subnet.
+    pub(crate) fn route_table(&self, subnet: &Subnet) -> Result<&RouteTable, Skipped> {
+        let table = subnet.route_table(self.of_network(&self.route_tables, "the route tables")?);
+        table.ok_or_else(|| Skipped::Unknown(format!("no route table of subnet {} was found", subnet.id)))
     }
 
     /// The network access control list of a subnet.

@@ -51,16 +51,16 @@ impl Subnet {
         !self.ipv6_cidr_blocks.is_empty()
     }
 
-    /// Whether the subnet is public: its route table, or else the main route table of its VPC, has a default route to
-    /// an internet gateway. `None` if neither table is among `route_tables`.
-    pub fn is_public(&self, route_tables: &[RouteTable]) -> Option<bool> {
-        let mut tables = route_tables.iter();
-        let own = tables.find(|table| table.association_of(&self.id).is_some());
-        let main = || {
-            let mut tables = route_tables.iter();
-            tables.find(|table| table.is_main && table.vpc_id == self.vpc_id)
-        };
-        own.or_else(main).map(RouteTable::leads_to_the_internet)
+    /// The route table of the subnet: its own, or else the main one of its VPC. `None` if neither is among `tables`.
+    pub fn route_table<'a>(&self, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
+        let own = tables.iter().find(|table| table.association_of(&self.id).is_some());
+        own.or_else(|| tables.iter().find(|table| table.is_main && table.vpc_id == self.vpc_id))
+    }
+
+    /// Whether the subnet is public: its route table has a default route to an internet gateway. `None` if its route
+    /// table is not among `tables`.
+    pub fn is_public(&self, tables: &[RouteTable]) -> Option<bool> {
+        self.route_table(tables).map(RouteTable::leads_to_the_internet)
     }
 }
 

@@ -10,7 +10,7 @@ impl FakeAccount {
         self.add(|ec2| ec2.add_route_table(vpc, tags))
     }
 
-    /// Sets or removes the route of a table to an IPv4 range. The target is an id of any kind, which need not exist.
+    /// Sets or removes the route of a table to a range. The target is an id of any kind, which need not exist.
     /// Local routes stay as they are.
     #[must_use]
     pub fn set_route(&self, table: &str, destination: &str, target: Option<&str>) -> bool {

@@ -45,7 +45,7 @@ impl<'a> Destinations<'a> {
         let in_vpc = in_vpc(facts)?;
         let everywhere = facts.default_destination_of_machines()?;
         let has_default_route = facts.subnets_of(None)?.iter().any(|subnet| {
-            let table = facts.route_table(&subnet.id).ok();
+            let table = facts.route_table(subnet).ok();
             table.is_some_and(|table| table.routes.iter().any(|route| route.destination == everywhere))
         });
         let role = Some(RoleOfMachines::ControlPlane);

@@ -48,7 +48,7 @@ pub(super) fn missing_services(facts: &Facts, subnet: &Subnet) -> Result<Vec<&'s
     if facts.is_in_shared_vpc() {
         return Err(Skipped::Unknown("AWS shows the endpoints of a shared VPC to its owner only".to_owned()));
     }
-    let table = facts.route_table(&subnet.id)?;
+    let table = facts.route_table(subnet)?;
     let serves = |endpoint: &VpcEndpoint| match endpoint.endpoint_type.as_str() {
         "Gateway" => endpoint.route_table_ids.contains(&table.id),
         _ => endpoint.has_private_dns,
@@ -67,7 +67,7 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
     let mut without_route = Vec::new();
     for subnet in facts.subnets_of(None)? {
-        let routes = &facts.route_table(&subnet.id)?.routes;
+        let routes = &facts.route_table(subnet)?.routes;
         if !routes.iter().any(|route| route.destination == default_destination(subnet)) {
             without_route.push(subnet);
         }

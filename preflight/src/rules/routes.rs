@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The default route of a subnet: that for IPv4, or for IPv6 where the subnet has no IPv4.
 fn default_route<'a>(facts: &'a Facts, subnet: &Subnet) -> Result<Option<&'a Route>, Skipped> {
-    let table = facts.route_table(&subnet.id)?;
+    let table = facts.route_table(subnet)?;
     Ok(table.routes.iter().find(|route| route.destination == default_destination(subnet)))
 }
 
@@ -108,7 +108,7 @@ fn set_default_route(
     existing: Option<&Route>,
     target: &str,
 ) -> Result<String, Skipped> {
-    let table = &facts.route_table(&subnet.id)?.id;
+    let table = &facts.route_table(subnet)?.id;
     let action = if existing.is_some() { "replace-route" } else { "create-route" };
     let flag = if has_ipv4(subnet) { "--destination-cidr-block" } else { "--destination-ipv6-cidr-block" };
     let destination = default_destination(subnet);

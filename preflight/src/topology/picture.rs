@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity;
 
-use crate::facts::{Facts, RoleOfMachines, RouteTarget, Subnet};
-use crate::lookup::DEFAULT_ROUTE;
+use crate::facts::{Facts, RoleOfMachines, RouteTable, Subnet};
 use crate::report::{Finding, Report};
 
 /// A picture of the infrastructure of a cluster.
@@ -133,15 +132,10 @@ fn zones(facts: &Facts) -> BTreeMap<String, Vec<Node>> {
 }
 
 fn subnet_node(facts: &Facts, subnet: &Subnet, nat: &[&str]) -> Node {
-    let target = facts.route_table(&subnet.id).ok().and_then(|table| {
-        let mut routes = table.routes.iter();
-        routes.find(|route| route.destination == DEFAULT_ROUTE).map(|route| &route.target)
-    });
-    let kind = match target {
-        Some(RouteTarget::InternetGateway(_)) => "public",
-        _ => "private",
-    };
-    let route = target.map_or_else(|| "no default route".to_owned(), |target| format!("0.0.0.0/0 to {}", target.id()));
+    let target = facts.route_table(subnet).ok().and_then(RouteTable::default_target);
+    let is_public = facts.route_tables.found().and_then(|tables| subnet.is_public(tables));
+    let kind = if is_public == Some(true) { "public" } else { "private" };
+    let route = target.map_or_else(|| "no default route".to_owned(), |target| format!("0.0.0.0/0 to {target}"));
     let mut lines =
         vec![format!("{kind}, {}", subnet.cidr_block), format!("{} free addresses", subnet.free_addresses), route];
     lines.extend(nat.iter().map(|id| format!("has {id}")));

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
-use capa_cloud::ec2::{NatGateway, NatGatewayState, SecurityGroup};
+use capa_cloud::ec2::{NatGateway, NatGatewayState, SecurityGroup, Subnet};
 use capa_cloud::managed::Observed;
 use ipnet::IpNet;
 
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule, known};
-use super::inputs::brought::table_of;
 use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{IsOwned, Ledger, Presence};
 use super::plan::{Plan, Scene, Wanted, Why};
@@ -261,8 +260,9 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 /// removed from it, because machines may use them.
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
     let tables = scene.seen.ec2.route_tables.shown().map(Vec::as_slice).unwrap_or_default();
-    let subnets = scene.ledger.of_kind(Kind::Subnet);
-    let used = subnets.filter_map(|subnet| table_of(&subnet.name, tables)?.default_target());
+    let shown = scene.seen.ec2.subnets.shown().into_iter().flatten();
+    let is_recorded = |subnet: &&Subnet| scene.ledger.of_kind(Kind::Subnet).any(|known| known.name == subnet.id);
+    let used = shown.filter(is_recorded).filter_map(|subnet| subnet.route_table(tables)?.default_target());
     let used: BTreeSet<&str> = used.collect();
     let gateways = nat_gateway::live(scene.seen).into_iter().flatten();
     let gateways = gateways.filter(|gateway| used.contains(gateway.id.as_str()));

@@ -8,7 +8,6 @@ use capa_api::cluster::subnet::{ASSOCIATION_TAG, SubnetSpec};
 use capa_api::common::Tags;
 use capa_api::conditions::Reason;
 use capa_api::meta;
-use capa_cloud::ec2::{RouteTable, Subnet};
 use capa_cloud::{is_reserved_tag, zone_type};
 
 use super::{Known, WantedSubnet, problem, vpc_spec};
@@ -206,21 +205,8 @@ pub(in crate::awscluster::managed) fn subnet(
         target,
         cidr_block,
         zone: shown.zone.clone(),
-        is_public: is_public(shown, known.route_tables?),
+        is_public: shown.is_public(known.route_tables?) == Some(true),
         is_for_pods_only: spec.is_for_pods_only(),
         tags: shown.tags.clone(),
     }))
-}
-
-/// Whether the default route of a subnet leads to an internet gateway. A subnet without a table of its own uses the
-/// main one.
-fn is_public(subnet: &Subnet, tables: &[RouteTable]) -> bool {
-    let target = table_of(&subnet.id, tables).and_then(RouteTable::default_target);
-    target.is_some_and(|target| target.starts_with("igw-"))
-}
-
-/// The route table of a subnet. Every VPC has a main one.
-pub(in crate::awscluster::managed) fn table_of<'a>(subnet: &str, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
-    let own = tables.iter().find(|table| table.association_of(subnet).is_some());
-    own.or_else(|| tables.iter().find(|table| table.is_main))
 }

@@ -102,6 +102,19 @@ fn a_cluster_in_a_vpc_of_the_user_is_provisioned() {
 }
 
 #[test]
+fn a_subnet_with_ipv6_alone_to_the_internet_is_public() {
+    let brought = bring();
+    let account = &brought.world.account;
+    let main = account.route_tables()[0].clone();
+    assert!(account.set_route(&main.id, "::/0", main.default_target()));
+    assert!(account.set_route(&main.id, ANYWHERE, None));
+    let brought = brought.build();
+    let network = brought.world.status().network.unwrap();
+    let public = network.subnets.iter().find(|subnet| subnet.id == brought.public).unwrap();
+    assert_eq!(public.public, Some(true));
+}
+
+#[test]
 fn nothing_of_the_user_is_written_to_or_deleted() {
     let mut brought = bring().build();
     let world = &mut brought.world;
