@@ -38,8 +38,9 @@ impl Ec2Calls {
     }
 }
 
-/// Fills RunInstances for exactly one instance. Fails before any call if a number is too large for EC2's API.
-fn run_instances(
+/// Fills RunInstances for exactly one instance. Without a client token, the SDK makes one. Fails before any call if a
+/// number is too large for EC2's API.
+pub(super) fn run_instances(
     input: RunInstancesFluentBuilder,
     request: &LaunchRequest,
 ) -> Result<RunInstancesFluentBuilder, CloudError> {
@@ -52,7 +53,7 @@ fn run_instances(
     Ok(input
         .min_count(1)
         .max_count(1)
-        .client_token(&request.client_token)
+        .set_client_token(Some(request.client_token.clone()).filter(|token| !token.is_empty()))
         .image_id(&request.image_id)
         .instance_type(request.instance_type.as_str().into())
         .set_key_name(request.key_name.clone())
@@ -101,10 +102,7 @@ pub(super) fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOpt
 
 /// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and a
 /// specification for interfaces if the launch creates none.
-pub(super) fn tag_specifications(
-    tags: &BTreeMap<String, String>,
-    creates_interface: bool,
-) -> Option<Vec<TagSpecification>> {
+fn tag_specifications(tags: &BTreeMap<String, String>, creates_interface: bool) -> Option<Vec<TagSpecification>> {
     let tags: Vec<_> = tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let mut kinds = vec![ResourceType::Instance, ResourceType::Volume];
     if creates_interface {

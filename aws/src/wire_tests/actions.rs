@@ -78,6 +78,7 @@ fn demand() -> Demand {
     let spec = serde_json::from_value(serde_json::json!({
         "instanceType": "m5.large", "ami": {"id": "ami-1"}, "sshKeyName": "ops", "placementGroupName": "spread",
         "capacityReservationId": "cr-1", "hostID": "h-1", "iamInstanceProfile": "nodes", "spotMarketOptions": {},
+        "networkInterfaceType": "efa", "publicIP": true,
         "rootVolume": {"size": 20, "encryptionKey": "alias/volumes"},
     }));
     let network = serde_json::from_value(serde_json::json!({
@@ -143,6 +144,8 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     assert_eq!(judged.field("MetadataOptions.HttpTokens"), "required", "policies may ask for IMDSv2");
     assert_eq!(judged.field("InstanceMarketOptions.MarketType"), "spot", "policies may depend on the market");
     assert_eq!(judged.field("Placement.GroupName"), "spread", "and on the placement");
+    assert_eq!(judged.field("NetworkInterface.1.InterfaceType"), "efa");
+    assert_eq!(judged.field("NetworkInterface.1.AssociatePublicIpAddress"), "true");
     for in_one_zone in
         ["Placement.HostId", "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"]
     {

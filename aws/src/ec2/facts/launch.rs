@@ -4,15 +4,13 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use aws_sdk_ec2::types::{IamInstanceProfileSpecification, InstanceNetworkInterfaceSpecification};
 use capa_api::machine::{AWSMachineSpec, LaunchOptions, MarketType, Tenancy};
 use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::{CloudError, ErrorClass, MetadataOptions, Query, additional_tags};
+use capa_cloud::{CloudError, ErrorClass, LaunchRequest, MetadataOptions, Query, UserData, additional_tags};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
-use super::super::launch::{metadata_options, tag_specifications};
-use super::super::launch_options::with_options;
+use super::super::launch::run_instances;
 use super::super::{Ec2Calls, once};
 
 /// Calls that AWS checks but does not carry out.
@@ -25,25 +23,7 @@ pub(crate) trait DryRunCalls: Send + Sync {
 #[async_trait]
 impl DryRunCalls for Ec2Calls {
     async fn dry_run_launch(&self, machines: &MachineDemand, demand: &Demand) -> Result<DryRun, CloudError> {
-        let spec = &machines.spec;
-        let subnet = machines.subnet_ids(&demand.network).into_iter().next();
-        let groups = machines.security_groups(&demand.network).into_iter();
-        let interface = InstanceNetworkInterfaceSpecification::builder()
-            .device_index(0)
-            .set_subnet_id(subnet.map(str::to_owned))
-            .set_groups(Some(groups.map(str::to_owned).collect()))
-            .build();
-        let profile = machines.instance_profile(&demand.network);
-        let profile = profile.map(|name| IamInstanceProfileSpecification::builder().name(name).build());
-        let request = with_options(self.client.run_instances().dry_run(true), &judged_options(spec))
-            .min_count(1)
-            .max_count(1)
-            .set_image_id(spec.ami.as_ref().and_then(|ami| ami.id.clone()))
-            .instance_type(spec.instance_type.as_str().into())
-            .set_iam_instance_profile(profile)
-            .set_tag_specifications(tag_specifications(&tags(machines, demand), true))
-            .metadata_options(metadata_options(&MetadataOptions::from(&spec.effective_metadata_options())))
-            .network_interfaces(interface);
+        let request = run_instances(self.client.run_instances().dry_run(true), &judged_launch(machines, demand))?;
         let query = Query::filter("dry-run", [machines.template.clone()]);
         let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
         let permit = self.runner.permit(&turn).await?;
@@ -55,10 +35,36 @@ impl DryRunCalls for Ec2Calls {
     }
 }
 
+/// The launch of a machine that AWS judges. Rules of their own check what is left out: the key pair and the volumes,
+/// whose failure would hide that of the rest, and the user data.
+fn judged_launch(machines: &MachineDemand, demand: &Demand) -> LaunchRequest {
+    let spec = &machines.spec;
+    let network = &demand.network;
+    let subnet_id = machines.subnet_ids(network).into_iter().next().unwrap_or_default();
+    let subnet = network.subnets.iter().find(|subnet| subnet.id == subnet_id);
+    let has_ipv6 = subnet.is_some_and(|subnet| subnet.ipv6 == Some(true));
+    LaunchRequest {
+        client_token: String::new(),
+        image_id: spec.ami.as_ref().and_then(|ami| ami.id.clone()).unwrap_or_default(),
+        instance_type: spec.instance_type.clone(),
+        subnet_id: subnet_id.to_owned(),
+        security_group_ids: machines.security_groups(network).into_iter().map(str::to_owned).collect(),
+        iam_instance_profile: machines.instance_profile(network).map(str::to_owned),
+        key_name: None,
+        public_ip: spec.public_ip,
+        root_volume: None,
+        data_volumes: Vec::new(),
+        metadata_options: MetadataOptions::from(&spec.effective_metadata_options()),
+        tags: tags(machines, demand),
+        user_data: UserData::new(Vec::new()),
+        options: judged_options(spec, has_ipv6),
+    }
+}
+
 /// The options of a launch that AWS judges. Reservations and hosts are left out, because a launch is placed in their
 /// zone, which the subnet of the dry run may not be in; rules of their own check them.
-fn judged_options(spec: &AWSMachineSpec) -> LaunchOptions {
-    let options = spec.launch_options(false, None);
+fn judged_options(spec: &AWSMachineSpec, subnet_has_ipv6: bool) -> LaunchOptions {
+    let options = spec.launch_options(subnet_has_ipv6, None);
     LaunchOptions {
         market_type: options.market_type.filter(|market| *market != MarketType::CapacityBlock),
         capacity_reservation: None,
