@@ -22,7 +22,7 @@ const SIGNING_BUFFER: Duration = Duration::from_mins(8);
 
 /// The common settings of the clients of an identity in a region.
 #[derive(Clone)]
-pub(super) struct Basis {
+pub(super) struct ClientSettings {
     /// The SDK's configuration with the credentials and their cache, which all clients that make calls share.
     pub(super) config: aws_config::SdkConfig,
     pub(super) endpoints: Arc<ServiceEndpoints>,
@@ -34,24 +34,24 @@ pub(super) struct Basis {
     pub(super) name: String,
 }
 
-/// The configuration of a client: the SDK's crate, the basis, the prefix of the retry quota, and the name of the
+/// The configuration of a client: the SDK's crate, the settings, the prefix of the retry quota, and the name of the
 /// service in [`ServiceEndpoints`].
 macro_rules! config_of {
-    ($sdk:ident, $basis:expr, $quota:literal, $service:literal) => {{
-        let basis: &Basis = $basis;
-        let quota = format!("{}-{}-{}", $quota, basis.region, basis.name);
-        let config = $sdk::config::Builder::from(&basis.config)
+    ($sdk:ident, $settings:expr, $quota:literal, $service:literal) => {{
+        let settings: &ClientSettings = $settings;
+        let quota = format!("{}-{}-{}", $quota, settings.region, settings.name);
+        let config = $sdk::config::Builder::from(&settings.config)
             .retry_partition(RetryPartition::custom(quota).build())
             .retry_classifier(ThrottlesAreNotRetried)
-            .interceptor(basis.metrics.interceptor(&basis.region));
-        match basis.endpoints.get(&basis.region, $service) {
+            .interceptor(settings.metrics.interceptor(&settings.region));
+        match settings.endpoints.get(&settings.region, $service) {
             Some(url) => config.endpoint_url(url),
             None => config,
         }
     }};
 }
 
-impl Basis {
+impl ClientSettings {
     /// Whether the calls of a service go to an endpoint that the administrator configured.
     fn has_own_endpoint(&self, service: &str) -> bool {
         self.config.endpoint_url().is_some() || self.endpoints.get(&self.region, service).is_some()
@@ -84,7 +84,7 @@ pub(crate) struct SdkClients {
     pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
     /// Created for the first machine that has secrets, or an image that a parameter names.
     pub(crate) secrets: LazySecretsClients,
-    basis: Basis,
+    settings: ClientSettings,
     /// The credentials of the identity, below the counter of their replacements.
     credentials: SharedCredentialsProvider,
 }
@@ -110,19 +110,19 @@ pub(crate) struct SecretsClients {
 }
 
 impl SdkClients {
-    pub(super) fn new(basis: Basis, credentials: SharedCredentialsProvider) -> Self {
-        let ec2 = config_of!(aws_sdk_ec2, &basis, "ec2", "ec2");
+    pub(super) fn new(settings: ClientSettings, credentials: SharedCredentialsProvider) -> Self {
+        let ec2 = config_of!(aws_sdk_ec2, &settings, "ec2", "ec2");
         // Both generations share one endpoint.
-        let classic_elb = config_of!(aws_sdk_elasticloadbalancing, &basis, "elb", "elasticloadbalancing");
-        let elb = config_of!(aws_sdk_elasticloadbalancingv2, &basis, "elbv2", "elasticloadbalancing");
-        let (of_secrets, signing) = (basis.clone(), credentials.clone());
+        let classic_elb = config_of!(aws_sdk_elasticloadbalancing, &settings, "elb", "elasticloadbalancing");
+        let elb = config_of!(aws_sdk_elasticloadbalancingv2, &settings, "elbv2", "elasticloadbalancing");
+        let (of_secrets, signing) = (settings.clone(), credentials.clone());
         Self {
             ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
-            sts: basis.sts(),
+            sts: settings.sts(),
             classic_elb: aws_sdk_elasticloadbalancing::Client::from_conf(classic_elb.build()),
             elb: aws_sdk_elasticloadbalancingv2::Client::from_conf(elb.build()),
             secrets: Arc::new(LazyLock::new(Box::new(move || SecretsClients::new(&of_secrets, signing)))),
-            basis,
+            settings,
             credentials,
         }
     }
@@ -130,45 +130,45 @@ impl SdkClients {
     /// The same clients with another name in the user agent, and those of further services, for the checks of
     /// infrastructure.
     pub(crate) fn for_checks(&self) -> (Self, CheckClients) {
-        let mut config = self.basis.config.to_builder();
+        let mut config = self.settings.config.to_builder();
         config.set_app_name(AppName::new(APP_NAME_OF_CHECKS).ok());
-        let basis = Basis { config: config.build(), ..self.basis.clone() };
-        let checks = CheckClients::new(&basis);
-        (Self::new(basis, self.credentials.clone()), checks)
+        let settings = ClientSettings { config: config.build(), ..self.settings.clone() };
+        let checks = CheckClients::new(&settings);
+        (Self::new(settings, self.credentials.clone()), checks)
     }
 }
 
 impl SecretsClients {
-    /// `credentials` sign URLs. They are not those of the basis: a replacement that concerns URLs only is none for the
+    /// `credentials` sign URLs. They are not those of the settings: a replacement that concerns URLs only is none for the
     /// calls.
-    fn new(basis: &Basis, credentials: SharedCredentialsProvider) -> Self {
-        let secrets_manager = config_of!(aws_sdk_secretsmanager, basis, "secretsmanager", "secretsmanager");
-        let ssm = config_of!(aws_sdk_ssm, basis, "ssm", "ssm");
+    fn new(settings: &ClientSettings, credentials: SharedCredentialsProvider) -> Self {
+        let secrets_manager = config_of!(aws_sdk_secretsmanager, settings, "secretsmanager", "secretsmanager");
+        let ssm = config_of!(aws_sdk_ssm, settings, "ssm", "ssm");
         let cache = IdentityCache::lazy().buffer_time(SIGNING_BUFFER).build();
-        let config = basis.config.to_builder().credentials_provider(credentials).identity_cache(cache);
-        let signing = Basis { config: config.build(), ..basis.clone() };
+        let config = settings.config.to_builder().credentials_provider(credentials).identity_cache(cache);
+        let signing = ClientSettings { config: config.build(), ..settings.clone() };
         Self {
             secrets_manager: aws_sdk_secretsmanager::Client::from_conf(secrets_manager.build()),
             ssm: aws_sdk_ssm::Client::from_conf(ssm.build()),
-            s3: basis.s3(),
+            s3: settings.s3(),
             signing_s3: signing.s3(),
         }
     }
 }
 
 impl CheckClients {
-    fn new(basis: &Basis) -> Self {
-        let mut iam = config_of!(aws_sdk_iam, basis, "iam", "iam");
-        if basis.has_own_endpoint("iam") {
+    fn new(settings: &ClientSettings) -> Self {
+        let mut iam = config_of!(aws_sdk_iam, settings, "iam", "iam");
+        if settings.has_own_endpoint("iam") {
             // For AWS's own endpoint of IAM, which serves all regions, the SDK knows the region.
-            iam = iam.region(Region::from_static(region_of_iam(&basis.region)));
+            iam = iam.region(Region::from_static(region_of_iam(&settings.region)));
         }
-        let kms = config_of!(aws_sdk_kms, basis, "kms", "kms");
-        let service_quotas = config_of!(aws_sdk_servicequotas, basis, "servicequotas", "servicequotas");
+        let kms = config_of!(aws_sdk_kms, settings, "kms", "kms");
+        let service_quotas = config_of!(aws_sdk_servicequotas, settings, "servicequotas", "servicequotas");
         Self {
             iam: aws_sdk_iam::Client::from_conf(iam.build()),
             kms: aws_sdk_kms::Client::from_conf(kms.build()),
-            s3: basis.s3(),
+            s3: settings.s3(),
             service_quotas: aws_sdk_servicequotas::Client::from_conf(service_quotas.build()),
         }
     }

@@ -13,7 +13,7 @@ use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use capa_cloud::CredentialSource;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::clients::{Basis, SdkClients};
+use super::clients::{ClientSettings, SdkClients};
 use super::credentials::{ControllerCredentials, Role, RoleCredentials};
 use super::endpoints::ServiceEndpoints;
 use super::http::SharedConnections;
@@ -91,8 +91,8 @@ impl SdkConfig {
         let source = self.provider(source, region);
         let counted = Counted::new(source.clone(), replacements.clone());
         let cache = IdentityCache::lazy().build();
-        let basis = self.basis(SharedCredentialsProvider::new(counted), cache, region, name);
-        (SdkClients::new(basis, source), replacements)
+        let settings = self.settings(SharedCredentialsProvider::new(counted), cache, region, name);
+        (SdkClients::new(settings, source), replacements)
     }
 
     fn provider(&self, source: &CredentialSource, region: &str) -> SharedCredentialsProvider {
@@ -117,9 +117,9 @@ impl SdkConfig {
                 source,
             } => {
                 let source = self.provider(source, region);
-                let basis = self.basis(source, IdentityCache::no_cache(), region, role_arn);
+                let settings = self.settings(source, IdentityCache::no_cache(), region, role_arn);
                 SharedCredentialsProvider::new(RoleCredentials {
-                    sts: basis.sts(),
+                    sts: settings.sts(),
                     role: Role {
                         arn: role_arn.clone(),
                         session_name: session_name.clone(),
@@ -133,20 +133,20 @@ impl SdkConfig {
         }
     }
 
-    fn basis(
+    fn settings(
         &self,
         credentials: SharedCredentialsProvider,
         cache: SharedIdentityCache,
         region: &str,
         name: &str,
-    ) -> Basis {
+    ) -> ClientSettings {
         let config = self
             .base
             .to_builder()
             .region(Region::new(region.to_owned()))
             .credentials_provider(credentials)
             .identity_cache(cache);
-        Basis {
+        ClientSettings {
             config: config.build(),
             endpoints: self.endpoints.clone(),
             metrics: self.metrics.clone(),

@@ -33,26 +33,21 @@ pub struct NatGateway {
     pub tags: Tags,
 }
 
-/// The state of a NAT gateway, in AWS's words. Earlier versions saved the facts of a plan with the aliases.
+/// The state of a NAT gateway, in AWS's words.
 #[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum NatGatewayState {
     /// AWS is creating the gateway.
     #[default]
-    #[serde(alias = "Pending")]
     Pending,
     /// The gateway works.
-    #[serde(alias = "Available")]
     Available,
     /// AWS could not create the gateway. The state is final.
-    #[serde(alias = "Failed")]
     Failed,
     /// AWS is deleting the gateway, which still uses its Elastic IPs.
-    #[serde(alias = "Deleting")]
     Deleting,
     /// The gateway is deleted.
-    #[serde(alias = "Deleted")]
     Deleted,
 }
 

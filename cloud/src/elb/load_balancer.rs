@@ -79,22 +79,19 @@ pub enum IpAddressType {
     Other(String),
 }
 
-/// The state of a load balancer, in AWS's words. Earlier versions saved the facts of a plan with the aliases.
+/// The state of a load balancer, in AWS's words.
 #[derive(Clone, Debug, Default, Display, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum LoadBalancerState {
     /// AWS is creating the load balancer.
     #[default]
-    #[serde(alias = "Provisioning")]
     Provisioning,
     /// The load balancer works.
-    #[serde(alias = "Active")]
     Active,
     /// The load balancer works, and AWS lacks addresses in its subnets to scale it.
     ActiveImpaired,
     /// AWS could not create the load balancer, for this reason.
-    #[serde(alias = "Failed")]
     Failed(String),
 }
 

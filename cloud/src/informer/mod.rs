@@ -327,7 +327,7 @@ impl InstanceInformer {
         let undecided = record.watchers.iter().filter_map(|machine| self.watches.get(machine));
         let wants_lookup = undecided.map(|watch| watch.since).any(|since| record.wants_lookup(since));
         let in_transition = record.is_watched_in_transition();
-        if record.is_of_no_use() {
+        if record.can_be_removed() {
             self.records.remove(id);
         }
         set_membership(&mut self.in_transition, id, in_transition);

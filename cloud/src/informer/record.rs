@@ -135,7 +135,7 @@ impl Record {
     }
 
     /// Whether the record can be removed: no machine watches the instance, and AWS no longer shows it.
-    pub(super) fn is_of_no_use(&self) -> bool {
+    pub(super) fn can_be_removed(&self) -> bool {
         self.watchers.is_empty() && (self.instance.is_none() || self.listing_missed > self.seen)
     }
 

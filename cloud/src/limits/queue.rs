@@ -19,10 +19,10 @@ use super::{CallRequest, Caller, Flow, Priority};
 const AGING: Duration = Duration::from_secs(30);
 
 /// The time after its turn for which a caller is expected. The turns of the callers behind it allow for its call.
-const EXPECTED: Duration = Duration::from_secs(10);
+const TURN_GRACE: Duration = Duration::from_secs(10);
 
 /// The time after its turn for which an absent caller keeps its place.
-const REMEMBERED: Duration = Duration::from_mins(10);
+const PLACE_RETENTION: Duration = Duration::from_mins(10);
 
 /// The unit of the outer round robin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ struct Waiting {
 
 impl Waiting {
     fn is_expected(&self, now: Duration) -> bool {
-        !self.is_granted && now <= self.turn + EXPECTED
+        !self.is_granted && now <= self.turn + TURN_GRACE
     }
 
     /// Whether this is not the entry of a caller that is removed. If it is, adds the tokens of its turn to `taken`.
@@ -200,11 +200,11 @@ impl Queue {
     pub(super) fn expire(&mut self, now: Duration) -> Cost {
         let mut unused = Cost::default();
         self.retain(|waiting| {
-            if waiting.is_granted && now > waiting.turn + EXPECTED {
+            if waiting.is_granted && now > waiting.turn + TURN_GRACE {
                 waiting.is_granted = false;
                 unused.add(waiting);
             }
-            now <= waiting.turn + REMEMBERED
+            now <= waiting.turn + PLACE_RETENTION
         });
         unused
     }

@@ -271,7 +271,7 @@ impl GroupState {
         match answer {
             Err(error)
                 if call.request == GroupRequest::Delay
-                    || (call.request == GroupRequest::Tags && self.tags.is_news(error)) =>
+                    || (call.request == GroupRequest::Tags && self.tags.is_new_failure(error)) =>
             {
                 Some(GroupReport::Failing(call.group.clone(), error.clone()))
             }

@@ -68,7 +68,7 @@ impl KnownTags {
     }
 
     /// Whether this error differs from the error of the read before.
-    pub(super) fn is_news(&self, error: &CloudError) -> bool {
+    pub(super) fn is_new_failure(&self, error: &CloudError) -> bool {
         self.failure.as_ref() != Some(error)
     }
 }

@@ -7,13 +7,13 @@ use super::plan::{Plan, Scene};
 use super::planner::Planner;
 use super::planners;
 use super::reference::{Kind, Ref};
-use super::taken::Taken;
+use super::step_result::StepResult;
 
 /// The conditions of all resources. A condition that several resources share shows the worst state among them.
-pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> Vec<ConditionUpdate> {
+pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, results: &[StepResult]) -> Vec<ConditionUpdate> {
     let mut conditions: Vec<ConditionUpdate> = vec![];
     for planner in planners::of(scene.inputs).filter(|planner| planner.applies(scene, plan)) {
-        let update = planner.condition(scene, plan, taken);
+        let update = planner.condition(scene, plan, results);
         let mut others = conditions.iter_mut();
         match others.find(|other| other.condition == update.condition) {
             Some(other) if badness(&update) > badness(other) => *other = update,
@@ -50,14 +50,14 @@ impl Planner {
 
     /// The condition, in this precedence: failures, problems that a user must fix, waits, calls of this pass, waits for
     /// another resource, and resources that AWS did not show.
-    fn condition(&self, scene: &Scene<'_>, plan: &Plan, taken: &[Taken]) -> ConditionUpdate {
+    fn condition(&self, scene: &Scene<'_>, plan: &Plan, results: &[StepResult]) -> ConditionUpdate {
         let is_own = |kind: Kind| self.kinds.contains(&kind);
         let is_false = |reason, message: String| self.condition.is_false(reason, message);
         let (of_tags, others): (Vec<_>, Vec<_>) =
-            taken.iter().filter(|taken| is_own(taken.target.kind)).partition(|taken| taken.target.is_of_tags());
+            results.iter().filter(|result| is_own(result.target.kind)).partition(|result| result.target.is_of_tags());
         let mut failures = others.into_iter();
         if let Some((target, failure)) =
-            failures.clone().find_map(|taken| Some((&taken.target, taken.failure.as_ref()?)))
+            failures.clone().find_map(|result| Some((&result.target, result.failure.as_ref()?)))
         {
             return is_false(failure.reason, format!("{target}: {}", failure.message));
         }
@@ -68,8 +68,8 @@ impl Planner {
             return is_false(wait.reason, format!("{}: {}", wait.target, wait.message));
         }
         let in_progress = if scene.is_deleted { Reason::Deleting } else { Reason::Creating };
-        if let Some(taken) = failures.next() {
-            let message = format!("{}: AWS has accepted {}", taken.target, taken.action);
+        if let Some(result) = failures.next() {
+            let message = format!("{}: AWS has accepted {}", result.target, result.action);
             return is_false(in_progress, message);
         }
         let held_up = plan.steps.iter().filter(|step| is_own(step.target.kind) && !step.target.is_of_tags());
@@ -91,9 +91,9 @@ impl Planner {
 }
 
 /// The first failure to change tags.
-fn failure_of(tagging: &[&Taken]) -> Option<String> {
+fn failure_of(tagging: &[&StepResult]) -> Option<String> {
     let mut failures = tagging.iter();
-    failures.find_map(|taken| Some(format!("{}: {}", taken.target, taken.failure.as_ref()?.message)))
+    failures.find_map(|result| Some(format!("{}: {}", result.target, result.failure.as_ref()?.message)))
 }
 
 /// The reason while a resource waits for one of this kind.

@@ -376,7 +376,7 @@ impl Ledger {
 
     /// Forgets resources that a call may have created, because they would be in a VPC that does not belong to the
     /// cluster.
-    pub(crate) fn forget_what_may_be_there(&mut self) {
+    pub(crate) fn drop_open_entries(&mut self) {
         self.entries.retain(|_, entry| entry.id.is_some());
     }
 

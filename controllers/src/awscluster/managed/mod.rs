@@ -44,9 +44,9 @@ mod reference;
 mod route_table;
 mod security_group;
 mod status;
+mod step_result;
 mod subnet;
 mod tagging;
-mod taken;
 mod target_group;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -69,13 +69,13 @@ use self::inputs::Inputs;
 pub use self::known_details::KnownDetails;
 use self::ledger::Ledger;
 use self::observation::{Observation, Subject};
-use self::pass::Wave;
+use self::pass::ReadySteps;
 use self::plan::{Plan, Scene};
 pub use self::plan_facts::PlanFacts;
 pub use self::plan_only::preview;
 pub use self::preview::Preview;
 use self::status::Summary;
-use self::taken::Taken;
+use self::step_result::StepResult;
 use crate::kubernetes_api::ClusterKubernetes;
 
 /// The dependencies of the reconciles of managed AWSClusters.
@@ -152,25 +152,25 @@ impl Pass<'_> {
         }
         let plan = std::mem::take(&mut observation.plan);
         let ledger = &mut observation.ledger;
-        let wave = Wave::of(&plan, ledger);
+        let ready = ReadySteps::of(&plan, ledger);
         let mut cluster = cluster;
-        let has_anything = !ledger.is_empty() || !wave.is_empty();
+        let has_anything = !ledger.is_empty() || !ready.is_empty();
         if has_anything && !self.is_deleted {
             cluster = self.hold(cluster).await?;
         }
-        let (mut taken, mut events) = (vec![], vec![]);
-        if !wave.is_empty() {
-            if wave.open(&observation.inputs, ledger, self.context.kubernetes.now()) {
+        let (mut results, mut events) = (vec![], vec![]);
+        if !ready.is_empty() {
+            if ready.open(&observation.inputs, ledger, self.context.kubernetes.now()) {
                 cluster = self.record(cluster, &observation.inputs, ledger).await?;
             }
             let cloud = self.cloud.as_ref();
             let in_use = status::in_use(&cluster, &self.context.timing, now);
-            (taken, events) = wave.take(cloud, ledger, in_use, &observation.seen.ec2).await;
-            for taken in taken.iter().filter(|taken| taken.is_unanswered()) {
-                ledger.record_unanswered(&taken.target, self.context.kubernetes.now());
+            (results, events) = ready.execute(cloud, ledger, in_use, &observation.seen.ec2).await;
+            for result in results.iter().filter(|result| result.is_unanswered()) {
+                ledger.record_unanswered(&result.target, self.context.kubernetes.now());
             }
         }
-        let outcome = self.publish(cluster, &observation.scene(), plan, &taken).await?;
+        let outcome = self.publish(cluster, &observation.scene(), plan, &results).await?;
         Ok(outcome.with_events(events))
     }
 
@@ -243,11 +243,11 @@ impl Pass<'_> {
         mut cluster: AWSCluster,
         scene: &Scene<'_>,
         mut plan: Plan,
-        taken: &[Taken],
+        results: &[StepResult],
     ) -> Result<Outcome<AWSCluster>, ReconcileError> {
         let now = scene.ledger.now();
         // The results of the calls must survive a refused write. Calls about tags create nothing.
-        if taken.iter().all(|taken| taken.target.is_of_tags()) {
+        if results.iter().all(|result| result.target.is_of_tags()) {
             cluster = self.publish_endpoint(cluster, scene, &mut plan).await?;
         }
         let before = cluster.status.clone().unwrap_or_default();
@@ -255,7 +255,7 @@ impl Pass<'_> {
         let summary = Summary::of(
             scene,
             &plan,
-            taken,
+            results,
             status::endpoint(of_spec, scene.inputs),
             later::made_later(&cluster.spec),
             before.provisioned(),

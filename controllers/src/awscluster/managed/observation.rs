@@ -56,10 +56,10 @@ impl Subject<'_> {
     pub(super) fn recorded(&self, now: Timestamp) -> Ledger {
         let mut ledger = Ledger::read(&decided::recorded(self.cluster), self.timing.unseen_age, now);
         if self.has_lost_status() {
-            pass::suspect_everything(&self.inputs(&Observed::default()), &mut ledger, now);
+            pass::open_wanted_entries(&self.inputs(&Observed::default()), &mut ledger, now);
             if self.is_deleted() {
                 // The zones of a deleted cluster are not read, so not all of its resources are known by name.
-                pass::suspect_each_kind(&mut ledger, now);
+                pass::open_entry_of_each_kind(&mut ledger, now);
             }
         }
         ledger
@@ -82,7 +82,7 @@ impl Subject<'_> {
         let seen = self.cloud.observe(&scope).await?;
         let inputs = self.inputs(&seen);
         if inputs.vpc.is_unproven && inputs.vpc.of_capa.is_some() {
-            ledger.forget_what_may_be_there();
+            ledger.drop_open_entries();
         }
         planners::settle(&inputs, &seen, &mut ledger);
         let mut observation =

@@ -13,7 +13,7 @@ use super::ledger::Ledger;
 use super::plan::{Plan, Step, Why};
 use super::planners;
 use super::reference::{Id, Kind, Ref};
-use super::taken::{Failure, Taken};
+use super::step_result::{Failure, StepResult};
 use super::{classic_load_balancer, load_balancer, network_interface, tagging, target_group};
 
 /// The error codes for a resource that exists already: the next observation shows it.
@@ -33,7 +33,7 @@ const UNKNOWN: &str = "unknown";
 const AT_ONCE: usize = 8;
 
 /// The ready steps of a plan with the calls that they make.
-pub(super) struct Wave {
+pub(super) struct ReadySteps {
     steps: Vec<ReadyStep>,
 }
 
@@ -45,7 +45,7 @@ struct ReadyStep {
     is_repeat: bool,
 }
 
-impl Wave {
+impl ReadySteps {
     /// The ready steps. A step whose ids are not all known is not ready.
     pub(super) fn of(plan: &Plan, ledger: &Ledger) -> Self {
         let ready = plan.steps.iter().filter(|step| plan.held_up_by(step).is_none());
@@ -66,7 +66,7 @@ impl Wave {
         self.steps.is_empty()
     }
 
-    /// Records in the ledger the resources that the wave is about to create and tag. Returns whether any of that is new
+    /// Records in the ledger the resources that these steps create and tag. Returns whether any of that is new
     /// and must be stored before the calls.
     pub(super) fn open(&self, inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) -> bool {
         let creations = self.steps.iter().filter(|ready| ready.step.creates() && !ready.is_repeat);
@@ -85,19 +85,19 @@ impl Wave {
 
     /// Makes the calls, and records their answers in the ledger. `in_use` is the reason for a resource that cannot be
     /// deleted because it is in use; `seen` shows what uses it.
-    pub(super) async fn take(
+    pub(super) async fn execute(
         self,
         cloud: &dyn ManagedCloud,
         ledger: &mut Ledger,
         in_use: Reason,
         seen: &ec2::Observed,
-    ) -> (Vec<Taken>, Vec<EventDraft>) {
+    ) -> (Vec<StepResult>, Vec<EventDraft>) {
         let calls = self.steps.into_iter().map(|ready| async move {
             let answer = cloud.call(&ready.call).await;
             (ready, answer)
         });
         let answers: Vec<_> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
-        let mut taken = Vec::new();
+        let mut results = Vec::new();
         let mut events = Vec::new();
         for (ready, answer) in answers {
             let action = ready.call.action();
@@ -113,10 +113,10 @@ impl Wave {
                 }
             }
             let target = step.target;
-            taken.push(Taken { target, action, failure });
+            results.push(StepResult { target, action, failure });
         }
-        taken.sort_by(|one, other| one.target.cmp(&other.target));
-        (taken, events)
+        results.sort_by(|one, other| one.target.cmp(&other.target));
+        (results, events)
     }
 }
 
@@ -178,7 +178,7 @@ fn failure(
     })
 }
 
-/// The event of a step that was taken.
+/// The event of a step that succeeded.
 fn done(step: &Step, ledger: &Ledger) -> EventDraft {
     let id = ledger.id(&step.target.whole());
     let id = id.map(|id| format!(" ({id})")).unwrap_or_default();
@@ -229,14 +229,14 @@ pub(super) fn scope(inputs: &Inputs, ledger: &Ledger, is_deleted: bool) -> Scope
 }
 
 /// Opens an entry for everything that may exist although the status does not say so, because the status is lost.
-pub(super) fn suspect_everything(inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) {
+pub(super) fn open_wanted_entries(inputs: &Inputs, ledger: &mut Ledger, now: Timestamp) {
     for target in planners::wanted(inputs) {
         ledger.open(&target, None, now);
     }
 }
 
 /// Opens an entry for each kind of resource, for resources that are not known by name.
-pub(super) fn suspect_each_kind(ledger: &mut Ledger, now: Timestamp) {
+pub(super) fn open_entry_of_each_kind(ledger: &mut Ledger, now: Timestamp) {
     for kind in Kind::iter().filter(|kind| kind.is_resource()) {
         ledger.open(&Ref::new(kind, UNKNOWN), None, now);
     }

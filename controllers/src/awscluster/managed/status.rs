@@ -18,7 +18,7 @@ use super::plan::{Plan, Scene};
 use super::planners;
 use super::preview::Preview;
 use super::problem::Problem;
-use super::taken::Taken;
+use super::step_result::StepResult;
 use crate::pause::not_paused;
 
 /// The most characters of a plan in the status.
@@ -51,8 +51,8 @@ pub(super) struct Summary {
 }
 
 /// The time after which the provider's own rate limits allow a call.
-fn deferred(taken: &Taken) -> Option<Duration> {
-    taken.failure.as_ref()?.retry_after
+fn deferred(result: &StepResult) -> Option<Duration> {
+    result.failure.as_ref()?.retry_after
 }
 
 impl Summary {
@@ -61,12 +61,12 @@ impl Summary {
     pub(super) fn of(
         scene: &Scene<'_>,
         plan: &Plan,
-        taken: &[Taken],
+        results: &[StepResult],
         endpoint: ConditionUpdate,
         later: Option<String>,
         was_provisioned: bool,
     ) -> Self {
-        let mut updates = condition::conditions(scene, plan, taken);
+        let mut updates = condition::conditions(scene, plan, results);
         updates.push(ConditionType::IdentityReady.is_true(Reason::Ready));
         updates.push(endpoint);
         let ready = if was_provisioned && !scene.is_deleted {
@@ -76,16 +76,16 @@ impl Summary {
         };
         let is_provisioned = was_provisioned || ready.status == ConditionStatus::True;
         updates.push(ready);
-        let (of_tags, others): (Vec<_>, Vec<_>) = taken.iter().partition(|taken| taken.target.is_of_tags());
-        let failures = || others.iter().filter_map(|taken| taken.failure.as_ref());
+        let (of_tags, others): (Vec<_>, Vec<_>) = results.iter().partition(|result| result.target.is_of_tags());
+        let failures = || others.iter().filter_map(|result| result.failure.as_ref());
         Self {
             updates,
             is_provisioned,
             has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene),
-            deferred: taken.iter().filter_map(deferred).min(),
+            deferred: results.iter().filter_map(deferred).min(),
             is_settled: others.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),
-            has_done: others.iter().any(|taken| taken.failure.is_none()),
+            has_done: others.iter().any(|result| result.failure.is_none()),
             has_tagged: !of_tags.is_empty(),
             may_hide_anything: scene.ledger.may_hide_anything(),
         }

@@ -1,4 +1,4 @@
-//! The outcome of a step. Pure.
+//! The result of a step of a plan. Pure.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use capa_api::conditions::Reason;
 
 use super::reference::Ref;
 
-/// A step that was taken.
-pub(super) struct Taken {
+/// A step whose call was made, with its outcome.
+pub(super) struct StepResult {
     pub(super) target: Ref,
     pub(super) action: &'static str,
     pub(super) failure: Option<Failure>,
@@ -25,7 +25,7 @@ pub(super) struct Failure {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Taken {
+impl StepResult {
     /// Whether the outcome of the call is unknown.
     pub(super) fn is_unanswered(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.is_unanswered)
