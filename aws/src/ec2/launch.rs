@@ -38,8 +38,7 @@ impl Ec2Calls {
     }
 }
 
-/// Fills RunInstances for exactly one instance. Without a client token, the SDK makes one. Fails before any call if a
-/// number is too large for EC2's API.
+/// Fills RunInstances for exactly one instance. Fails before any call if a number is too large for EC2's API.
 pub(super) fn run_instances(
     input: RunInstancesFluentBuilder,
     request: &LaunchRequest,
@@ -53,7 +52,7 @@ pub(super) fn run_instances(
     Ok(input
         .min_count(1)
         .max_count(1)
-        .set_client_token(Some(request.client_token.clone()).filter(|token| !token.is_empty()))
+        .client_token(&request.client_token)
         .image_id(&request.image_id)
         .instance_type(request.instance_type.as_str().into())
         .set_key_name(request.key_name.clone())

@@ -24,6 +24,8 @@ pub(crate) trait DryRunCalls: Send + Sync {
 impl DryRunCalls for Ec2Calls {
     async fn dry_run_launch(&self, machines: &MachineDemand, demand: &Demand) -> Result<DryRun, CloudError> {
         let request = run_instances(self.client.run_instances().dry_run(true), &judged_launch(machines, demand))?;
+        // Each dry run has a token of its own, which the SDK makes.
+        let request = request.set_client_token(None);
         let query = Query::filter("dry-run", [machines.template.clone()]);
         let turn = CallRequest::describe("RunInstances", self.runner.flow(), &query, Priority::Describe);
         let permit = self.runner.permit(&turn).await?;
