@@ -40,6 +40,12 @@ impl RouteTable {
         found.map(|association| association.id.as_str())
     }
 
+    /// The route table of a subnet among `tables`: its own, or else the main one of its VPC.
+    pub fn of_subnet<'a>(subnet: &str, vpc: &str, tables: &'a [Self]) -> Option<&'a Self> {
+        let own = tables.iter().find(|table| table.association_of(subnet).is_some());
+        own.or_else(|| tables.iter().find(|table| table.is_main && table.vpc_id == vpc))
+    }
+
     /// The id of the target of the default route.
     pub fn default_target(&self) -> Option<&str> {
         let mut routes = self.routes.iter();

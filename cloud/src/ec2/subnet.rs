@@ -53,8 +53,7 @@ impl Subnet {
 
     /// The route table of the subnet: its own, or else the main one of its VPC. `None` if neither is among `tables`.
     pub fn route_table<'a>(&self, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
-        let own = tables.iter().find(|table| table.association_of(&self.id).is_some());
-        own.or_else(|| tables.iter().find(|table| table.is_main && table.vpc_id == self.vpc_id))
+        RouteTable::of_subnet(&self.id, &self.vpc_id, tables)
     }
 
     /// Whether the subnet is public: its route table has a default route to an internet gateway. `None` if its route

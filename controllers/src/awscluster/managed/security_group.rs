@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use capa_api::cluster::security_group::SecurityGroupRole;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
-use capa_cloud::ec2::{NatGateway, NatGatewayState, SecurityGroup, Subnet};
+use capa_cloud::ec2::{NatGateway, NatGatewayState, RouteTable, SecurityGroup};
 use capa_cloud::managed::Observed;
 use ipnet::IpNet;
 
@@ -260,9 +260,9 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 /// removed from it, because machines may use them.
 fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
     let tables = scene.seen.ec2.route_tables.shown().map(Vec::as_slice).unwrap_or_default();
-    let shown = scene.seen.ec2.subnets.shown().into_iter().flatten();
-    let is_recorded = |subnet: &&Subnet| scene.ledger.of_kind(Kind::Subnet).any(|known| known.name == subnet.id);
-    let used = shown.filter(is_recorded).filter_map(|subnet| subnet.route_table(tables)?.default_target());
+    let vpc = scene.ledger.id(&scene.inputs.vpc.target).unwrap_or_default();
+    let subnets = scene.ledger.of_kind(Kind::Subnet);
+    let used = subnets.filter_map(|subnet| RouteTable::of_subnet(&subnet.name, vpc, tables)?.default_target());
     let used: BTreeSet<&str> = used.collect();
     let gateways = nat_gateway::live(scene.seen).into_iter().flatten();
     let gateways = gateways.filter(|gateway| used.contains(gateway.id.as_str()));
