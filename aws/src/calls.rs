@@ -47,6 +47,7 @@ impl Reads for Calls {
             Read::NetworkInterfaces(query) => Found::NetworkInterfaces(ec2.network_interfaces(query).await?),
             Read::Images(query) => Found::Images(ec2.images(query).await?),
             Read::LoadBalancer(name) => Found::LoadBalancer(elb.load_balancer(name).await?),
+            Read::Listeners(load_balancer) => Found::Listeners(elb.listeners(load_balancer).await?),
             Read::ClassicLoadBalancers(names) => Found::ClassicLoadBalancers(elb.classic_load_balancers(names).await?),
             Read::TargetGroups(arns) => Found::TargetGroups(elb.target_groups(arns).await?),
             Read::TargetGroupsIn(vpc_id) => Found::TargetGroupsIn(elb.target_groups_in(vpc_id).await?),

@@ -12,7 +12,7 @@ use capa_preflight::facts::{Answer, Demand, Facts, Failure, FailureKind, LoadBal
 use jiff::Timestamp;
 
 use crate::calls::Calls;
-use crate::ec2::{DryRunCalls, failure};
+use crate::ec2::DryRunCalls;
 use crate::iam::IamCalls;
 use crate::kms::KmsCalls;
 use crate::s3::S3Calls;
@@ -33,28 +33,24 @@ pub(crate) struct FactsGatherer {
     pub(crate) service_quotas: ServiceQuotasCalls,
 }
 
-fn answer<T>(result: Result<T, CloudError>) -> Answer<T> {
-    result.map_err(failure).into()
-}
-
 #[async_trait]
 impl FactsSource for FactsGatherer {
     async fn facts(&self, demand: &Demand, known: &Answers) -> Facts {
         let mut facts = Facts {
             gathered_at: Timestamp::now().to_string(),
             demand: demand.clone(),
-            account_id: answer(self.calls.sts.account_id().await),
+            account_id: self.calls.sts.account_id().await.into(),
             ..Facts::default()
         };
         // Without credentials, every other call fails in the same way.
         if facts.account_id.found().is_none() {
             return facts;
         }
-        facts.regions = answer(self.calls.ec2.region_facts(&demand.region).await);
-        facts.zones = answer(self.calls.ec2.zone_facts().await);
+        facts.regions = self.calls.ec2.regions(&demand.region).await.into();
+        facts.zones = self.calls.ec2.zones().await.into();
         let reads = KnownReads::new(&self.calls, known);
         self.network(&mut facts, &reads).await;
-        self.load_balancing(&mut facts).await;
+        self.load_balancing(&mut facts, &reads, known).await;
         security_groups(&mut facts, &reads, known).await;
         self.endpoint(&mut facts).await;
         self.machines(&mut facts).await;
@@ -91,6 +87,27 @@ async fn subnets_with(ids: Vec<String>, reads: &impl Reads) -> Result<Vec<Subnet
     reads.subnets(&Query::filter("subnet-id", ids)).await
 }
 
+/// The target groups with these ARNs that exist.
+async fn target_groups(
+    arns: BTreeSet<&str>,
+    reads: &impl Reads,
+    known: &Answers,
+) -> Result<Vec<TargetGroup>, CloudError> {
+    let known = known.values().filter_map(|found| match found {
+        Found::TargetGroups(Some(groups)) | Found::TargetGroupsIn(groups) => Some(groups),
+        _ => None,
+    });
+    let known: BTreeMap<&str, &TargetGroup> = known.flatten().map(|group| (group.arn.as_str(), group)).collect();
+    let mut groups = Vec::new();
+    for arn in arns {
+        match known.get(arn) {
+            Some(known) => groups.push((*known).clone()),
+            None => groups.extend(reads.target_groups(&[arn.to_owned()]).await?.into_iter().flatten()),
+        }
+    }
+    Ok(groups)
+}
+
 /// The security groups of machines, load balancers and endpoints.
 async fn security_groups(facts: &mut Facts, reads: &impl Reads, known: &Answers) {
     let mut ids = group_ids(facts);
@@ -100,7 +117,7 @@ async fn security_groups(facts: &mut Facts, reads: &impl Reads, known: &Answers)
         match reads.security_groups(&Query::filter("group-id", ids)).await {
             Ok(found) => groups.extend(by_id(found)),
             Err(error) => {
-                facts.security_groups = Answer::Failed(failure(error));
+                facts.security_groups = Answer::Failed(error.into());
                 return;
             }
         }
@@ -126,7 +143,7 @@ impl FactsGatherer {
     async fn network(&self, facts: &mut Facts, reads: &impl Reads) {
         let declared: Vec<String> = facts.demand.subnet_ids(None).into_iter().map(str::to_owned).collect();
         if facts.demand.network.vpc.is_none() && !declared.is_empty() {
-            facts.subnets = answer(subnets_with(declared.clone(), reads).await);
+            facts.subnets = subnets_with(declared.clone(), reads).await.into();
         }
         let Some(vpc_id) = vpc_id(facts) else {
             return;
@@ -136,60 +153,59 @@ impl FactsGatherer {
         }
         let in_vpc = Query::filter("vpc-id", [vpc_id.clone()]);
         let vpcs = reads.vpcs(&in_vpc).await;
-        facts.vpc = answer(vpcs.map(|vpcs| vpcs.into_iter().find(|vpc| vpc.id == vpc_id)));
+        facts.vpc = vpcs.map(|vpcs| vpcs.into_iter().find(|vpc| vpc.id == vpc_id)).into();
         let Some(Some(vpc)) = facts.vpc.found().cloned() else {
             if facts.subnets == Answer::NotAsked && !declared.is_empty() {
-                facts.subnets = answer(subnets_with(declared, reads).await);
+                facts.subnets = subnets_with(declared, reads).await.into();
             }
             return;
         };
-        facts.subnets = answer(subnets(&in_vpc, declared, facts.subnets.found(), reads).await);
-        facts.vpc_dns = answer(self.calls.ec2.vpc_dns(&vpc_id).await);
-        if vpc.dhcp_options_id == "default" {
-            facts.dhcp_options = Answer::Found(None);
-        } else {
-            facts.dhcp_options = answer(self.calls.ec2.dhcp_options_facts(&vpc.dhcp_options_id).await);
-        }
-        facts.route_tables = answer(reads.route_tables(&in_vpc).await);
-        facts.nat_gateways = answer(self.calls.ec2.nat_gateways_in(&vpc_id).await);
-        facts.network_acls = answer(self.calls.ec2.network_acl_facts(&vpc_id).await);
-        facts.vpc_endpoints = answer(self.calls.ec2.vpc_endpoint_facts(&vpc_id).await);
+        facts.subnets = subnets(&in_vpc, declared, facts.subnets.found(), reads).await.into();
+        facts.vpc_dns = self.calls.ec2.vpc_dns(&vpc_id).await.into();
+        facts.dhcp_options = match &vpc.dhcp_options_id {
+            Some(id) => self.calls.ec2.dhcp_options(id).await.into(),
+            None => Answer::Found(None),
+        };
+        facts.route_tables = reads.route_tables(&in_vpc).await.into();
+        facts.nat_gateways = self.calls.ec2.nat_gateways_in(&vpc_id).await.into();
+        facts.network_acls = self.calls.ec2.network_acls(&vpc_id).await.into();
+        facts.vpc_endpoints = self.calls.ec2.vpc_endpoints(&vpc_id).await.into();
     }
 
     /// The target groups of the control plane and their load balancers.
-    async fn load_balancing(&self, facts: &mut Facts) {
-        let mut groups = Vec::new();
-        for arn in facts.demand.target_group_arns() {
-            match self.calls.elb.target_group_with_arn(arn).await {
-                Ok(group) => groups.extend(group),
-                Err(error) => {
-                    facts.target_groups = Answer::Failed(failure(error));
-                    return;
-                }
-            }
-        }
-        let arns: BTreeSet<String> = groups.iter().flat_map(|group| group.load_balancer_arns.clone()).collect();
-        for TargetGroup { arn, .. } in &groups {
+    async fn load_balancing(&self, facts: &mut Facts, reads: &impl Reads, known: &Answers) {
+        facts.target_groups = target_groups(facts.demand.target_group_arns(), reads, known).await.into();
+        let Some(groups) = facts.target_groups.found() else {
+            return;
+        };
+        let arns: BTreeSet<&String> = groups.iter().flat_map(|group| &group.load_balancer_arns).collect();
+        facts.load_balancers = self.load_balancers(arns, known).await.into();
+        for TargetGroup { arn, .. } in groups {
             let attributes = self.calls.elb.target_group_attributes(arn).await;
-            facts.load_balancing_attributes.insert(arn.clone(), answer(attributes));
+            facts.load_balancing_attributes.insert(arn.clone(), attributes.into());
         }
-        facts.target_groups = Answer::Found(groups);
+        for LoadBalancer { arn, .. } in facts.load_balancers.found().into_iter().flatten() {
+            let attributes = self.calls.elb.load_balancer_attributes(arn).await;
+            facts.load_balancing_attributes.insert(arn.clone(), attributes.into());
+            facts.listeners.insert(arn.clone(), reads.listeners(arn).await.into());
+        }
+    }
+
+    /// The load balancers with these ARNs that exist.
+    async fn load_balancers(&self, arns: BTreeSet<&String>, known: &Answers) -> Result<Vec<LoadBalancer>, CloudError> {
+        let known = known.values().filter_map(|found| match found {
+            Found::LoadBalancer(shown) => shown.as_deref(),
+            _ => None,
+        });
+        let known: BTreeMap<&String, &LoadBalancer> = known.map(|shown| (&shown.arn, shown)).collect();
         let mut balancers = Vec::new();
         for arn in arns {
-            match self.calls.elb.load_balancer_with_arn(&arn).await {
-                Ok(balancer) => balancers.extend(balancer),
-                Err(error) => {
-                    facts.load_balancers = Answer::Failed(failure(error));
-                    return;
-                }
+            match known.get(arn) {
+                Some(known) => balancers.push((*known).clone()),
+                None => balancers.extend(self.calls.elb.load_balancer_with_arn(arn).await?),
             }
         }
-        for LoadBalancer { arn, .. } in &balancers {
-            let attributes = self.calls.elb.load_balancer_attributes(arn).await;
-            facts.load_balancing_attributes.insert(arn.clone(), answer(attributes));
-            facts.listeners.insert(arn.clone(), answer(self.calls.elb.listeners_without_tags(arn).await));
-        }
-        facts.load_balancers = Answer::Found(balancers);
+        Ok(balancers)
     }
 
     /// The addresses of the control plane endpoint.
@@ -216,28 +232,28 @@ impl FactsGatherer {
         }
         let ec2 = &self.calls.ec2;
         let types = named(&demand, |machines| Some(machines.spec.instance_type.clone()));
-        facts.instance_types = answer(ec2.instance_types(types.clone()).await);
-        facts.offerings = answer(ec2.offering_facts(types).await);
+        facts.instance_types = ec2.instance_types(types.clone()).await.into();
+        facts.offerings = ec2.offerings(types).await.into();
         let images = named(&demand, |machines| machines.spec.ami.as_ref()?.id.clone());
         if !images.is_empty() {
-            facts.images = answer(ec2.images(&Query::filter("image-id", images)).await);
+            facts.images = ec2.images(&Query::filter("image-id", images)).await.into();
         }
         let default_pair = &demand.network.ssh_key_name;
         let pairs = named(&demand, |machines| machines.spec.ssh_key_name.clone().or_else(|| default_pair.clone()));
         if !pairs.is_empty() {
-            facts.key_pairs = answer(ec2.key_pair_facts(pairs).await);
+            facts.key_pairs = ec2.key_pairs(pairs).await.into();
         }
         let groups = named(&demand, |machines| machines.spec.placement_group_name.clone());
         if !groups.is_empty() {
-            facts.placement_groups = answer(ec2.placement_group_facts(groups).await);
+            facts.placement_groups = ec2.placement_groups(groups).await.into();
         }
         let reservations = named(&demand, |machines| machines.spec.capacity_reservation_id.clone());
         if !reservations.is_empty() {
-            facts.capacity_reservations = answer(ec2.reservation_facts(reservations).await);
+            facts.capacity_reservations = ec2.capacity_reservations(reservations).await.into();
         }
         let hosts = named(&demand, |machines| machines.spec.host_id.clone());
         if !hosts.is_empty() {
-            facts.dedicated_hosts = answer(ec2.hosts_with(&hosts).await);
+            facts.dedicated_hosts = ec2.hosts_with(&hosts).await.into();
         }
         // A dry run needs an image and a subnet. Without a subnet, EC2 would judge a launch in the default VPC.
         let can_be_judged = |machines: &&MachineDemand| {
@@ -245,7 +261,7 @@ impl FactsGatherer {
             machines.image_id().is_some() && machines.spec.network_interfaces.is_empty() && has_subnet
         };
         for machines in demand.machines.iter().filter(can_be_judged) {
-            let judged = answer(ec2.dry_run_launch(machines, &demand).await);
+            let judged = ec2.dry_run_launch(machines, &demand).await.into();
             facts.launches.insert(machines.template.clone(), judged);
         }
     }
@@ -274,7 +290,7 @@ impl FactsGatherer {
             if !demand.has_spot_machines() {
                 return Answer::NotAsked;
             }
-            answer(self.iam.has_spot_role().await)
+            self.iam.has_spot_role().await.into()
         };
         let (profiles, keys, buckets, quotas, spot_role) = tokio::join!(
             each(profiles, |name| async move { self.iam.instance_profile(&name).await }),
@@ -290,7 +306,7 @@ impl FactsGatherer {
         }
         facts.buckets = buckets;
         if !demand.machines.is_empty() {
-            facts.quotas = answer(quotas);
+            facts.quotas = quotas.into();
         }
         facts.spot_role = spot_role;
     }
@@ -306,7 +322,7 @@ where
     for name in names {
         let answer = match &silence {
             Some(failure) => Answer::Failed(failure.clone()),
-            None => answer(ask(name.clone()).await),
+            None => ask(name.clone()).await.into(),
         };
         let is_silence = |failure: &&Failure| failure.kind == FailureKind::Unreachable && failure.code.is_none();
         silence = answer.failure().filter(is_silence).cloned();

@@ -4,7 +4,6 @@ use aws_sdk_iam::types;
 use capa_cloud::{CloudError, Query};
 use capa_preflight::facts::{Answer, InstanceProfile};
 
-use crate::ec2::failure;
 use crate::sdk::call_runner::CallRunner;
 use crate::sdk::pages::Page;
 
@@ -32,7 +31,7 @@ impl IamCalls {
         let roles = answer.instance_profile().map_or(&[][..], types::InstanceProfile::roles);
         let roles: Vec<String> = roles.iter().map(|role| role.role_name().to_owned()).collect();
         let policies = match roles.first() {
-            Some(role) => self.policies(role).await.map_err(failure).into(),
+            Some(role) => self.policies(role).await.into(),
             None => Answer::NotAsked,
         };
         Ok(Some(InstanceProfile { name: name.to_owned(), roles, policies }))

@@ -28,8 +28,8 @@ impl KmsCalls {
         };
         let key = answer.and_then(|answer| answer.key_metadata);
         Ok(key.map(|key| EncryptionKey {
-            state: key.key_state().map_or("", types::KeyState::as_str).to_owned(),
-            usage: key.key_usage().map_or("", types::KeyUsageType::as_str).to_owned(),
+            state: key.key_state().map_or("", types::KeyState::as_str).into(),
+            usage: key.key_usage().map_or("", types::KeyUsageType::as_str).into(),
             arn: key.arn.unwrap_or_default(),
         }))
     }

@@ -39,7 +39,6 @@ pub use ec2::instance::{Instance, Observation, PrimaryInterface, StateReason};
 pub use ec2::instance_type::InstanceType;
 pub use ec2::launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
 pub use ec2::zone::zone_type;
-pub use elb::load_balancer::ApiLoadBalancer;
 pub use error::{CloudError, ErrorClass, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use identity::{CredentialSource, ResolvedIdentity};

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use capa_api::common::Tags;
 
 use crate::ec2::{NetworkInterface, RouteTable, SecurityGroup, Subnet, Vpc};
-use crate::targets::TargetKind;
-use crate::{ApiLoadBalancer, CapacitySource, CloudError, ElasticIp, Host, Image, InstanceType, Query};
+use crate::elb::{Listener, LoadBalancer, TargetGroup};
+use crate::{CapacitySource, CloudError, ElasticIp, Host, Image, InstanceType, Query};
 
 /// Maximum number of load balancers and target groups whose tags one call of DescribeTags returns.
 pub const MAX_TAGGED: usize = 20;
@@ -30,6 +30,8 @@ pub enum Read {
     Images(Query),
     /// The load balancer of the second generation with this name.
     LoadBalancer(String),
+    /// The listeners of the load balancer with this ARN.
+    Listeners(String),
     /// The Classic Load Balancers with these names.
     ClassicLoadBalancers(Vec<String>),
     /// The target groups with these ARNs.
@@ -70,13 +72,15 @@ pub enum Found {
     /// Images.
     Images(Vec<Image>),
     /// A load balancer, if there is one.
-    LoadBalancer(Option<ApiLoadBalancer>),
+    LoadBalancer(Option<Box<LoadBalancer>>),
+    /// The listeners of a load balancer.
+    Listeners(Vec<Listener>),
     /// Whether a Classic Load Balancer exists for each name.
     ClassicLoadBalancers(bool),
-    /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist.
-    TargetGroups(Option<Vec<(String, TargetKind)>>),
-    /// The kinds of the targets of the target groups of a VPC, by ARN.
-    TargetGroupsIn(Vec<(String, TargetKind)>),
+    /// Target groups; `None` if one of them does not exist.
+    TargetGroups(Option<Vec<TargetGroup>>),
+    /// The target groups of a VPC.
+    TargetGroupsIn(Vec<TargetGroup>),
     /// The tags of target groups, by ARN.
     TargetGroupTags(Vec<(String, Tags)>),
     /// The value of a parameter.
@@ -109,6 +113,7 @@ impl Read {
             Self::NetworkInterfaces(_) => "DescribeNetworkInterfaces",
             Self::Images(_) => "DescribeImages",
             Self::LoadBalancer(_) | Self::ClassicLoadBalancers(_) => "DescribeLoadBalancers",
+            Self::Listeners(_) => "DescribeListeners",
             Self::TargetGroups(_) | Self::TargetGroupsIn(_) => "DescribeTargetGroups",
             Self::TargetGroupTags(_) => "DescribeTags",
             Self::PublicParameter(_) => "GetParameter",
@@ -187,8 +192,21 @@ pub trait Reads: Send + Sync {
     }
 
     /// The load balancer of the second generation with this name; `None` if there is none. Shared like subnets.
-    async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+    async fn load_balancer(&self, name: &str) -> Result<Option<Box<LoadBalancer>>, CloudError> {
         found!(self, LoadBalancer(name.to_owned()))
+    }
+
+    /// The listeners of the load balancer with this ARN; shared like subnets.
+    async fn listeners(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
+        found!(self, Listeners(load_balancer.to_owned()))
+    }
+
+    /// The listeners of the load balancer with this name; `None` if there is none.
+    async fn listeners_of(&self, name: &str) -> Result<Option<Vec<Listener>>, CloudError> {
+        match self.load_balancer(name).await? {
+            Some(shown) => self.listeners(&shown.arn).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Whether a Classic Load Balancer exists for each of these names.
@@ -196,14 +214,13 @@ pub trait Reads: Send + Sync {
         found!(self, ClassicLoadBalancers(names.to_vec()))
     }
 
-    /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist. AWS does not say
-    /// which one.
-    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+    /// The target groups with these ARNs; `None` if one of them does not exist. AWS does not say which one.
+    async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<TargetGroup>>, CloudError> {
         found!(self, TargetGroups(arns.to_vec()))
     }
 
-    /// The kinds of the targets of all target groups of a VPC, by ARN.
-    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+    /// All target groups of a VPC.
+    async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<TargetGroup>, CloudError> {
         found!(self, TargetGroupsIn(vpc_id.to_owned()))
     }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
-use capa_cloud::{ApiLoadBalancer, CloudError};
+use capa_cloud::CloudError;
+use capa_cloud::elb::Listener;
 use capa_network::Problem;
 
-/// The answers of AWS about load balancers, by name. A load balancer that does not exist is `None`.
-pub(crate) type Answers = BTreeMap<String, Result<Option<ApiLoadBalancer>, CloudError>>;
+/// The answers of AWS about the listeners of load balancers, by name. A load balancer that does not exist is `None`.
+pub(crate) type Answers = BTreeMap<String, Result<Option<Vec<Listener>>, CloudError>>;
 
 /// The targets, each once, with the target groups behind each load balancer in place of its name, and the problem of
 /// each load balancer whose target groups are not known. The name of such a load balancer stays among the targets.
@@ -59,24 +60,24 @@ pub(crate) fn keep_allowed_count(targets: &mut Vec<ControlPlaneTarget>, place: &
 fn target_groups(
     name: &str,
     port: Option<i32>,
-    answer: &Result<Option<ApiLoadBalancer>, CloudError>,
+    answer: &Result<Option<Vec<Listener>>, CloudError>,
     region: &str,
     account_id: &str,
 ) -> Result<Vec<ControlPlaneTarget>, Problem> {
-    let found = answer.as_ref().map_err(|error| {
+    let listeners = answer.as_ref().map_err(|error| {
         let message =
             format!("load balancer {name} could not be looked up, and the provider retries the lookup: {error}");
         Problem::new(error.class.reason(), message)
     })?;
     let port = port.unwrap_or(ControlPlaneTarget::API_PORT);
-    let Some(found) = found else {
+    let Some(listeners) = listeners else {
         let message = format!(
             "load balancer {name} does not exist in {region} of account {account_id}: create it, or correct its name in \
              the cluster's infrastructure object"
         );
         return Err(Problem::new(Reason::NotFound, message));
     };
-    let groups = found.target_groups(port);
+    let groups = Listener::target_groups_on(port, listeners);
     if groups.is_empty() {
         let message = format!(
             "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
@@ -89,14 +90,16 @@ fn target_groups(
 
 #[cfg(test)]
 mod tests {
-    use capa_cloud::elb::LoadBalancerKind;
-
     use super::*;
     use crate::testing::{read, refused};
 
-    fn found(listeners: &[(i32, &str)]) -> ApiLoadBalancer {
-        let listeners = listeners.iter().map(|(port, arn)| (*port, vec![(*arn).to_owned()]));
-        ApiLoadBalancer { kind: LoadBalancerKind::Network, listeners: listeners.collect() }
+    fn found(listeners: &[(i32, &str)]) -> Vec<Listener> {
+        let listener = |(port, arn): &(i32, &str)| Listener {
+            port: *port,
+            target_group_arns: vec![(*arn).to_owned()],
+            ..Listener::default()
+        };
+        listeners.iter().map(listener).collect()
     }
 
     #[test]

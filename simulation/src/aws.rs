@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use capa_api::meta;
-use capa_cloud::targets::{AddressFamily, Group, GroupCall, GroupRequest, Target, TargetKind};
+use capa_cloud::elb::{AddressFamily, TargetType};
+use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target};
 use capa_cloud::{CloudError, Instance, LaunchRequest, Query, StoredSecret};
 use capa_fake_aws::Behaviour;
 use capa_fake_aws::machines::{
@@ -57,11 +58,11 @@ pub(crate) const FIRST_GROUP: &str =
     "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0000000000000001";
 
 /// The targets of control planes, with how long theirs drain: instances, and addresses for longer than is waited for.
-pub(crate) const TARGET_GROUPS: [(&str, TargetKind, Duration); 2] = [
-    (FIRST_GROUP, TargetKind::Instance, Duration::from_secs(60)),
+pub(crate) const TARGET_GROUPS: [(&str, TargetType, Duration); 2] = [
+    (FIRST_GROUP, TargetType::Instance, Duration::from_secs(60)),
     (
         "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/addresses/0000000000000002",
-        TargetKind::Address(AddressFamily::Ipv4),
+        TargetType::Ip(AddressFamily::Ipv4),
         Duration::from_secs(400),
     ),
 ];

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types;
+use capa_cloud::ec2::Offering;
 use capa_cloud::{CloudError, InstanceType, Query};
 
-use super::{Ec2Calls, SMALL_PAGE_SIZE, filters, text};
+use super::{Ec2Calls, PAGE_SIZE, SMALL_PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -26,6 +27,23 @@ impl Ec2Calls {
                 let request = request.max_results(SMALL_PAGE_SIZE).set_next_token(token);
                 let answer = self.runner.call(permit, request.send()).await?;
                 Ok(Page { items: answer.instance_types().iter().map(converted).collect(), next: answer.next_token })
+            })
+            .await
+    }
+
+    /// The zones in which these instance types are offered.
+    pub(crate) async fn offerings(&self, names: Vec<String>) -> Result<Vec<Offering>, CloudError> {
+        let query = &Query::filter("instance-type", names);
+        self.runner
+            .describe("DescribeInstanceTypeOfferings", query, |permit, token| async move {
+                let request = self.client.describe_instance_type_offerings().set_filters(filters(query));
+                let request = request.location_type(types::LocationType::AvailabilityZone).max_results(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_next_token(token).send()).await?;
+                let offerings = answer.instance_type_offerings().iter().map(|offering| Offering {
+                    instance_type: text(offering.instance_type().map(types::InstanceType::as_str)),
+                    zone: text(offering.location()),
+                });
+                Ok(Page { items: offerings.collect(), next: answer.next_token })
             })
             .await
     }

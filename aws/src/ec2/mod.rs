@@ -1,22 +1,28 @@
 //! Calls of EC2: one file for each resource, with its call and the conversion of the answer to the types of `cloud`.
 
-mod capacity;
+mod capacity_reservation;
+mod dhcp_options;
+mod dry_run;
 mod elastic_ip;
-mod facts;
 mod host;
 mod image;
 mod instance;
 mod instance_type;
+mod key_pair;
 mod launch;
 mod launch_options;
 mod managed;
 mod nat_gateway;
+mod network_acl;
 mod network_interface;
+mod placement_group;
+mod region;
 mod route_table;
 mod security_group;
 mod subnet;
 mod updates;
 mod vpc;
+mod vpc_endpoint;
 mod zone;
 
 use std::collections::BTreeMap;
@@ -28,7 +34,7 @@ use jiff::Timestamp;
 
 use crate::sdk::call_runner::CallRunner;
 
-pub(crate) use facts::{DryRunCalls, failure};
+pub(crate) use dry_run::DryRunCalls;
 pub(crate) use managed::{is_owned, only_vpc};
 
 /// Items in a page. AWS limits calls without pagination more strictly.

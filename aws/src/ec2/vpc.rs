@@ -19,18 +19,6 @@ impl Ec2Calls {
             .await
     }
 
-    /// The domain name in the DHCP options of a VPC.
-    pub(crate) async fn domain_name(&self, vpc_id: &str) -> Result<Option<String>, CloudError> {
-        let query = Query::filter("vpc-id", [vpc_id]);
-        let mut ids = self.vpcs(&query).await?.into_iter().map(|vpc| vpc.dhcp_options_id);
-        // A VPC without DHCP options has the id `default`.
-        let Some(id) = ids.find(|id| id.starts_with("dopt-")) else {
-            return Ok(None);
-        };
-        let options = self.dhcp_options_facts(&id).await?;
-        Ok(options.and_then(|options| options.domain_names.into_iter().next()))
-    }
-
     /// The DNS attributes of a VPC: two calls, because each call answers one attribute.
     pub(crate) async fn vpc_dns(&self, id: &str) -> Result<VpcDns, CloudError> {
         let support = self.vpc_attribute(id, types::VpcAttributeName::EnableDnsSupport);
@@ -81,8 +69,9 @@ fn vpc(vpc: &types::Vpc) -> Vpc {
         cidr_blocks,
         associating_cidr_blocks: blocks_in(vpc, &types::VpcCidrBlockStateCode::Associating),
         ipv6_cidr_blocks: ipv6_blocks.map(|block| text(block.ipv6_cidr_block())).collect(),
-        tenancy: text(vpc.instance_tenancy().map(types::Tenancy::as_str)),
-        dhcp_options_id: text(vpc.dhcp_options_id()),
+        tenancy: vpc.instance_tenancy().and_then(|tenancy| tenancy.as_str().parse().ok()).unwrap_or_default(),
+        // A VPC without DHCP options has the id `default`.
+        dhcp_options_id: vpc.dhcp_options_id().filter(|id| id.starts_with("dopt-")).map(str::to_owned),
         tags: tags(vpc.tags()),
     }
 }

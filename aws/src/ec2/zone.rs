@@ -1,6 +1,7 @@
-//! Availability zones.
+//! Zones.
 
 use aws_sdk_ec2::types::{self, AvailabilityZoneOptInStatus, AvailabilityZoneState};
+use capa_cloud::ec2::Zone;
 use capa_cloud::{CloudError, Query};
 
 use super::{Ec2Calls, filters, text};
@@ -21,8 +22,13 @@ impl Ec2Calls {
         Ok(names)
     }
 
+    /// All zones of the region that the account can use.
+    pub(crate) async fn zones(&self) -> Result<Vec<Zone>, CloudError> {
+        self.zones_as(&Query::default(), zone).await
+    }
+
     /// The zones of a query, converted by `convert`.
-    pub(super) async fn zones_as<T>(
+    async fn zones_as<T>(
         &self,
         query: &Query,
         convert: fn(&types::AvailabilityZone) -> T,
@@ -35,6 +41,14 @@ impl Ec2Calls {
                 Ok(Page::only(answer.availability_zones().iter().map(convert)))
             })
             .await
+    }
+}
+
+fn zone(zone: &types::AvailabilityZone) -> Zone {
+    Zone {
+        name: text(zone.zone_name()),
+        zone_type: zone.zone_type().and_then(|zone_type| zone_type.parse().ok()),
+        state: zone.state().map_or("", AvailabilityZoneState::as_str).into(),
     }
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use aws_sdk_elasticloadbalancing as classic;
 use aws_sdk_elasticloadbalancing::config::retry::RetryConfig;
+use capa_cloud::elb::TargetType;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
-use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState};
+use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetState};
 use capa_cloud::{CloudError, ErrorClass};
 
 use super::{ElbCalls, USUAL_DELAY};
@@ -23,7 +24,7 @@ impl ElbCalls {
     ) -> Result<GroupAnswer, CloudError> {
         let client = &self.classic;
         match request {
-            GroupRequest::Facts => Ok(GroupAnswer::Facts(GroupFacts { kind: TargetKind::Instance, port: None })),
+            GroupRequest::Facts => Ok(GroupAnswer::Facts(GroupFacts { target_type: TargetType::Instance, port: None })),
             GroupRequest::Tags => self.classic_tags(permit, name).await.map(GroupAnswer::Tags),
             GroupRequest::Health => {
                 let request = client.describe_instance_health().load_balancer_name(name);

@@ -1,23 +1,25 @@
 //! Listeners of load balancers of the second generation.
 
 use aws_sdk_elasticloadbalancingv2::types;
+use capa_cloud::CloudError;
 use capa_cloud::elb::Listener;
-use capa_cloud::{CloudError, Query};
+use capa_cloud::limits::CallRequest;
 
 use super::{ElbCalls, PAGE_SIZE, protocol, text};
 use crate::sdk::pages::Page;
 
 impl ElbCalls {
-    /// The listeners of a load balancer without their tags, which the describe does not return.
-    pub(crate) async fn listeners_without_tags(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
-        let query = Query::filter("load-balancer-arn", [load_balancer]);
+    /// The listeners of the load balancer with this ARN, without their tags, which the describe does not return.
+    pub(crate) async fn listeners(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
+        let turn = CallRequest::listeners(self.runner.flow(), load_balancer);
+        let permit = self.runner.permit(&turn).await?;
         let fetch = |permit, token| async move {
             let request = self.client.describe_listeners().load_balancer_arn(load_balancer);
             let request = request.page_size(PAGE_SIZE).set_marker(token);
             let answer = self.runner.call(permit, request.send()).await?;
             Ok(Page { items: answer.listeners().iter().map(listener).collect(), next: answer.next_marker })
         };
-        self.runner.describe("DescribeListeners", &query, fetch).await
+        self.runner.pages(permit, &turn, fetch).await
     }
 }
 
@@ -33,7 +35,7 @@ fn listener(listener: &types::Listener) -> Listener {
 }
 
 /// The target groups of a listener's default actions, without duplicates.
-pub(super) fn forwarded_to(listener: &types::Listener) -> Vec<String> {
+fn forwarded_to(listener: &types::Listener) -> Vec<String> {
     let mut arns = Vec::new();
     for action in listener.default_actions() {
         let several = action.forward_config().map(types::ForwardActionConfig::target_groups);

@@ -1,4 +1,4 @@
-//! Load balancers of the second generation, with the target groups behind their listeners.
+//! Load balancers of the second generation.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,21 @@ use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::{LoadBalancer, LoadBalancerState};
 use capa_cloud::limits::CallRequest;
 use capa_cloud::managed::Seen;
-use capa_cloud::{ApiLoadBalancer, CloudError, ErrorClass};
+use capa_cloud::{CloudError, ErrorClass};
 
-use super::listener::forwarded_to;
-use super::{ElbCalls, text};
-use crate::sdk::pages::Page;
+use super::{ElbCalls, UNKNOWN, text};
 
 impl ElbCalls {
     /// Looks up a load balancer of the second generation by its name; `None` if it does not exist.
-    pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
-        let client = &self.client;
+    pub(crate) async fn load_balancer(&self, name: &str) -> Result<Option<Box<LoadBalancer>>, CloudError> {
         let turn = CallRequest::load_balancer(self.runner.flow(), name);
         let permit = self.runner.permit(&turn).await?;
-        let answer = self.runner.call(permit, client.describe_load_balancers().names(name).send()).await;
-        let answer = match answer {
+        let request = self.client.describe_load_balancers().names(name);
+        let answer = match self.runner.call(permit, request.send()).await {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             answer => answer?,
         };
-        let mut shown = answer.load_balancers().iter();
-        let Some(found) = shown.find(|shown| shown.load_balancer_name() == Some(name)) else {
-            return Ok(None);
-        };
-        let listeners = self.listeners(name, found).await?.into_iter();
-        Ok(Some(ApiLoadBalancer {
-            kind: found.r#type().map_or("unknown", |kind| kind.as_str()).into(),
-            listeners: listeners.collect(),
-        }))
+        Ok(answer.load_balancers().iter().map(load_balancer).find(|shown| shown.name == name).map(Box::new))
     }
 
     /// The load balancer with this ARN; `None` if it does not exist.
@@ -49,25 +38,6 @@ impl ElbCalls {
         let attributes = answer.attributes().iter();
         Ok(attributes.filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned()))).collect())
     }
-
-    /// The target groups behind each listener of a load balancer, by the port of the listener.
-    async fn listeners(
-        &self,
-        name: &str,
-        balancer: &elb::types::LoadBalancer,
-    ) -> Result<Vec<(i32, Vec<String>)>, CloudError> {
-        let asked = CallRequest::listeners(self.runner.flow(), name);
-        let permit = self.runner.permit(&asked).await?;
-        let fetch = |permit, token| async move {
-            let request = self.client.describe_listeners().set_marker(token);
-            let request = request.set_load_balancer_arn(balancer.load_balancer_arn.clone());
-            let answer = self.runner.call(permit, request.send()).await?;
-            let listeners = answer.listeners().iter();
-            let listeners = listeners.filter_map(|listener| Some((listener.port()?, forwarded_to(listener))));
-            Ok(Page { items: listeners.collect(), next: answer.next_marker })
-        };
-        self.runner.pages(permit, &asked, fetch).await
-    }
 }
 
 /// A load balancer without its tags and attributes, which the describe does not return.
@@ -77,12 +47,12 @@ pub(super) fn load_balancer(balancer: &elb::types::LoadBalancer) -> LoadBalancer
     LoadBalancer {
         arn: text(balancer.load_balancer_arn()),
         name: text(balancer.load_balancer_name()),
-        kind: balancer.r#type().map_or("", elb::types::LoadBalancerTypeEnum::as_str).into(),
+        kind: balancer.r#type().map_or(UNKNOWN, elb::types::LoadBalancerTypeEnum::as_str).into(),
         vpc_id: text(balancer.vpc_id()),
         dns_name: text(balancer.dns_name()),
         scheme: scheme(balancer.scheme()),
         state: state(balancer.state()),
-        ip_address_type: balancer.ip_address_type().map_or("", elb::types::IpAddressType::as_str).into(),
+        ip_address_type: balancer.ip_address_type().map_or(UNKNOWN, elb::types::IpAddressType::as_str).into(),
         subnets: zones.collect(),
         security_group_ids: balancer.security_groups().to_vec(),
         attributes: Seen::NotAsked,

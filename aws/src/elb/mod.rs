@@ -17,6 +17,8 @@ use crate::sdk::call_runner::CallRunner;
 
 /// Items in a page: the maximum of the describes of this service.
 const PAGE_SIZE: i32 = 400;
+/// The type of a load balancer or target group whose answer lacks the type.
+const UNKNOWN: &str = "unknown";
 /// The deregistration delay of a target group whose attributes do not contain one.
 const USUAL_DELAY: Duration = Duration::from_secs(300);
 

@@ -7,16 +7,14 @@ use aws_sdk_elasticloadbalancingv2 as elb;
 use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
 use aws_sdk_elasticloadbalancingv2::types::{TargetGroupIpAddressTypeEnum, TargetHealthStateEnum, TargetTypeEnum};
 use capa_api::cluster::load_balancer::HealthCheckTiming;
-use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup};
+use capa_cloud::elb::{AddressFamily, HealthCheck, Protocol, TargetGroup, TargetType};
 use capa_cloud::limits::CallRequest;
 use capa_cloud::managed::Seen;
 use capa_cloud::session::Permit;
-use capa_cloud::targets::{
-    AddressFamily, GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetKind, TargetState,
-};
+use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetState};
 use capa_cloud::{CloudError, ErrorClass, MAX_TAGGED};
 
-use super::{ElbCalls, PAGE_SIZE, USUAL_DELAY, protocol, text};
+use super::{ElbCalls, PAGE_SIZE, UNKNOWN, USUAL_DELAY, protocol, text};
 use crate::sdk::pages::Page;
 
 const DELAY_ATTRIBUTE: &str = "deregistration_delay.timeout_seconds";
@@ -54,15 +52,7 @@ impl ElbCalls {
         let answer = self.runner.call(permit, request.target_group_arns(arn).send()).await?;
         let group = shown(answer.target_groups(), arn);
         let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
-        Ok(GroupFacts { kind: kind(group), port: group.port() })
-    }
-
-    /// The target group with this ARN; `None` if it does not exist.
-    pub(crate) async fn target_group_with_arn(&self, arn: &str) -> Result<Option<TargetGroup>, CloudError> {
-        let request = self.client.describe_target_groups().target_group_arns(arn);
-        let answer = self.runner.find("DescribeTargetGroups", arn, request.send()).await?;
-        let groups = answer.and_then(|answer| answer.target_groups).unwrap_or_default();
-        Ok(shown(&groups, arn).map(target_group))
+        Ok(GroupFacts { target_type: target_type(group), port: group.port() })
     }
 
     pub(crate) async fn target_group_attributes(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
@@ -72,8 +62,8 @@ impl ElbCalls {
         Ok(attributes.filter_map(|of| Some((of.key()?.to_owned(), of.value()?.to_owned()))).collect())
     }
 
-    /// The kinds of the targets of target groups, by ARN; `None` if one of the groups does not exist.
-    pub(crate) async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+    /// The target groups with these ARNs; `None` if one of them does not exist.
+    pub(crate) async fn target_groups(&self, arns: &[String]) -> Result<Option<Vec<TargetGroup>>, CloudError> {
         let turn = CallRequest::target_groups(self.runner.flow(), arns);
         let permit = self.runner.permit(&turn).await?;
         let request = self.client.describe_target_groups();
@@ -82,12 +72,11 @@ impl ElbCalls {
             Err(error) if error.class == ErrorClass::NotFound => return Ok(None),
             answer => answer?,
         };
-        let kind = |arn: &String| Some((arn.clone(), kind(shown(answer.target_groups(), arn)?)));
-        Ok(arns.iter().map(kind).collect())
+        Ok(arns.iter().map(|arn| shown(answer.target_groups(), arn).map(target_group)).collect())
     }
 
-    /// The kinds of the targets of all target groups of a VPC, by ARN. The call has no filter for the VPC.
-    pub(crate) async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+    /// All target groups of a VPC. The call has no filter for the VPC.
+    pub(crate) async fn target_groups_in(&self, vpc_id: &str) -> Result<Vec<TargetGroup>, CloudError> {
         let turn = CallRequest::target_groups_in(self.runner.flow(), vpc_id);
         let permit = self.runner.permit(&turn).await?;
         let fetch = |permit, token| async move {
@@ -95,10 +84,7 @@ impl ElbCalls {
             let answer = self.runner.call(permit, request.send()).await?;
             let groups = answer.target_groups().iter();
             let of_vpc = groups.filter(|group| group.vpc_id() == Some(vpc_id));
-            Ok(Page {
-                items: of_vpc.filter_map(|group| Some((group.target_group_arn()?.to_owned(), kind(group)))).collect(),
-                next: answer.next_marker,
-            })
+            Ok(Page { items: of_vpc.map(target_group).collect(), next: answer.next_marker })
         };
         self.runner.pages(permit, &turn, fetch).await
     }
@@ -185,7 +171,7 @@ pub(super) fn target_group(group: &elb::types::TargetGroup) -> TargetGroup {
         vpc_id: text(group.vpc_id()),
         protocol: protocol(group.protocol()),
         port: group.port().unwrap_or_default(),
-        target_type: group.target_type().map_or("", TargetTypeEnum::as_str).into(),
+        target_type: target_type(group),
         health_check: HealthCheck {
             path: path.map(str::to_owned),
             protocol: check_protocol,
@@ -203,14 +189,14 @@ fn shown<'a>(groups: &'a [elb::types::TargetGroup], arn: &str) -> Option<&'a elb
     groups.iter().find(|group| group.target_group_arn() == Some(arn))
 }
 
-fn kind(group: &elb::types::TargetGroup) -> TargetKind {
+fn target_type(group: &elb::types::TargetGroup) -> TargetType {
     match group.target_type() {
-        Some(TargetTypeEnum::Instance) => TargetKind::Instance,
-        Some(TargetTypeEnum::Ip) => TargetKind::Address(match group.ip_address_type() {
+        Some(TargetTypeEnum::Instance) => TargetType::Instance,
+        Some(TargetTypeEnum::Ip) => TargetType::Ip(match group.ip_address_type() {
             Some(TargetGroupIpAddressTypeEnum::Ipv6) => AddressFamily::Ipv6,
             _ => AddressFamily::Ipv4,
         }),
-        other => TargetKind::Other(other.map_or("unknown", TargetTypeEnum::as_str).to_owned()),
+        other => TargetType::Other(other.map_or(UNKNOWN, TargetTypeEnum::as_str).to_owned()),
     }
 }
 

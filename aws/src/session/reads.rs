@@ -27,6 +27,7 @@ fn shared_for(read: &Read, timing: &Timing) -> Option<Ages> {
         | Read::SecurityGroups(_)
         | Read::Images(_)
         | Read::LoadBalancer(_)
+        | Read::Listeners(_)
         | Read::PublicParameter(_) => Some(Ages::fresh(timing.lookup_cache)),
         Read::InstanceType(_) => Some(Ages::fresh(INSTANCE_TYPE_AGE)),
         Read::CapacityZone(_) => Some(Ages { fresh: CAPACITY_ZONE_AGE, failed: OPTIONAL_FAILURE_AGE }),

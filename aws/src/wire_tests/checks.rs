@@ -4,7 +4,7 @@ use capa_cloud::ec2::{SecurityGroup, Vpc};
 use capa_cloud::{Answers, Found, Query, Read};
 use capa_preflight::facts::{
     Answer as Fact, Bucket, Demand, EncryptionKey, Facts, Failure, FailureKind, GROUPS_OF_AN_INTERFACE,
-    InstanceProfile, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP, SPOT_VCPUS,
+    InstanceProfile, KeyState, KeyUsage, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP, SPOT_VCPUS,
 };
 use serde_json::json;
 
@@ -108,8 +108,8 @@ async fn all_services_are_asked_about_what_machines_name() {
     assert_eq!(facts.instance_profiles, [("nodes".to_owned(), Fact::Found(Some(profile)))].into());
     let key = EncryptionKey {
         arn: "arn:aws:kms:us-test-1:1:key/1".to_owned(),
-        state: "Enabled".to_owned(),
-        usage: "ENCRYPT_DECRYPT".to_owned(),
+        state: KeyState::Enabled,
+        usage: KeyUsage::EncryptDecrypt,
     };
     assert_eq!(facts.encryption_keys, [("alias/volumes".to_owned(), Fact::Found(Some(key)))].into());
     let codes = [ON_DEMAND_VCPUS, SPOT_VCPUS, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP];

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capa_cloud::elb::LoadBalancerKind;
+use capa_cloud::elb::{AddressFamily, LoadBalancerKind, TargetGroup, TargetType};
 use capa_cloud::targets::{
-    AddressFamily, Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetKind, TargetPolicy,
-    TargetRequest, TargetUser,
+    Desired, Refusal, RegistrationState, TargetAccess, TargetInstance, TargetPolicy, TargetRequest, TargetUser,
 };
-use capa_cloud::{ApiLoadBalancer, ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
+use capa_cloud::{ClusterClouds, ControlPlaneTarget, ErrorClass, InstanceState, MachineClouds};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -246,14 +245,19 @@ async fn a_load_balancer_is_found_by_name_with_its_target_groups() {
     let pool = fake.pool().await;
     let cluster = pool.cluster(&identity("A"), REGION);
     let found = cluster.load_balancer("api").await.unwrap().unwrap();
-    let listeners = BTreeMap::from([(443, vec![]), (6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])]);
-    let kind = LoadBalancerKind::Network;
-    assert_eq!(found, ApiLoadBalancer { kind, listeners });
+    assert_eq!((found.arn.as_str(), found.kind), ("arn:lb", LoadBalancerKind::Network));
+    let listeners = cluster.listeners("arn:lb").await.unwrap().into_iter();
+    let listeners: BTreeMap<_, _> = listeners.map(|shown| (shown.port, shown.target_group_arns)).collect();
+    assert_eq!(listeners, [(443, vec![]), (6443, vec!["arn:a".to_owned(), "arn:b".to_owned()])].into());
     assert_eq!(fake.calls_of("DescribeListeners")[0].field("LoadBalancerArn"), "arn:lb");
     let other = at_its_turn(async || cluster.load_balancer("other").await).await;
     assert_eq!(other.unwrap(), None);
     let classic = at_its_turn(async || cluster.classic_load_balancers(&["other".into()]).await).await;
     assert!(!classic.unwrap());
+}
+
+fn types_by_arn(groups: Vec<TargetGroup>) -> Vec<(String, TargetType)> {
+    groups.into_iter().map(|group| (group.arn, group.target_type)).collect()
 }
 
 #[tokio::test]
@@ -271,8 +275,8 @@ async fn target_groups_are_looked_up_by_arn_with_one_call() {
     let cluster = pool.cluster(&identity("A"), REGION);
     let arns = ["arn:a".to_owned(), "arn:b".to_owned()];
     let found = cluster.target_groups(&arns).await.unwrap().unwrap();
-    let kinds = [TargetKind::Address(AddressFamily::Ipv4), TargetKind::Other("lambda".to_owned())];
-    assert_eq!(found, arns.into_iter().zip(kinds).collect::<Vec<_>>());
+    let types = [TargetType::Ip(AddressFamily::Ipv4), TargetType::Other("lambda".to_owned())];
+    assert_eq!(types_by_arn(found), arns.into_iter().zip(types).collect::<Vec<_>>());
     let missing = at_its_turn(async || cluster.target_groups(&["arn:c".into()]).await).await;
     assert_eq!(missing.unwrap(), None);
     assert_eq!(fake.calls_of("DescribeTargetGroups").len(), 2);
@@ -301,8 +305,8 @@ async fn all_target_groups_of_a_vpc_are_listed() {
     let cluster = fake.pool().await.cluster(&identity("A"), REGION);
     let found = cluster.target_groups_in("vpc-1").await.unwrap();
     let expected = [("arn:a", AddressFamily::Ipv4), ("arn:c", AddressFamily::Ipv6)];
-    let expected = expected.map(|(arn, family)| (arn.to_owned(), TargetKind::Address(family)));
-    assert_eq!(found, expected);
+    let expected = expected.map(|(arn, family)| (arn.to_owned(), TargetType::Ip(family)));
+    assert_eq!(types_by_arn(found), expected);
     assert!(fake.calls().iter().all(|call| call.field("PageSize") == "400"));
 }
 

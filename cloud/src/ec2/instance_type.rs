@@ -28,3 +28,13 @@ pub struct InstanceType {
     #[serde(default)]
     pub neuron_devices: i32,
 }
+
+/// A zone in which an instance type is offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offering {
+    /// Instance type.
+    pub instance_type: String,
+    /// Zone.
+    pub zone: String,
+}

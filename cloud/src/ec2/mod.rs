@@ -2,6 +2,8 @@
 //! that change it.
 
 pub mod availability;
+pub mod capacity_reservation;
+pub mod dhcp_options;
 pub mod elastic_ip;
 pub mod host;
 pub mod image;
@@ -10,23 +12,35 @@ pub mod instance_type;
 pub mod internet_gateway;
 pub mod launch;
 pub mod nat_gateway;
+pub mod network_acl;
 pub mod network_interface;
+pub mod placement_group;
+pub mod region;
 pub mod route_table;
 pub mod security_group;
 pub mod subnet;
 pub mod tag;
 pub mod vpc;
+pub mod vpc_endpoint;
 pub mod zone;
 
 use serde::{Deserialize, Serialize};
 
+pub use capacity_reservation::{CapacityReservation, CapacityReservationState};
+pub use dhcp_options::DhcpOptions;
+pub use instance_type::Offering;
 pub use internet_gateway::InternetGateway;
 pub use nat_gateway::{NatGateway, NatGatewayState};
+pub use network_acl::{AclEntry, NetworkAcl};
 pub use network_interface::NetworkInterface;
+pub use placement_group::PlacementGroup;
+pub use region::{OptInStatus, Region};
 pub use route_table::{Route, RouteTable, RouteTableAssociation, RouteTarget};
 pub use security_group::SecurityGroup;
 pub use subnet::Subnet;
 pub use vpc::{Vpc, VpcDns};
+pub use vpc_endpoint::{VpcEndpoint, VpcEndpointType};
+pub use zone::Zone;
 
 use crate::resource::{Effect, Repeat, Seen};
 use crate::{CloudError, ElasticIp};

@@ -1,6 +1,7 @@
 //! VPCs, and the calls that change those of managed clusters.
 
 use capa_api::common::Tags;
+use capa_api::machine::Tenancy;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
@@ -25,9 +26,9 @@ pub struct Vpc {
     /// Associated IPv6 ranges.
     pub ipv6_cidr_blocks: Vec<String>,
     /// Tenancy of instances: `default` or `dedicated`.
-    pub tenancy: String,
-    /// Id of the DHCP options, or `default`.
-    pub dhcp_options_id: String,
+    pub tenancy: Tenancy,
+    /// Id of the DHCP options; absent if the VPC has none.
+    pub dhcp_options_id: Option<String>,
     /// Tags.
     #[serde(default)]
     pub tags: Tags,

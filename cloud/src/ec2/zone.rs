@@ -1,6 +1,21 @@
 //! Zones.
 
 use capa_api::network::ZoneType;
+use serde::{Deserialize, Serialize};
+
+use super::availability::Availability;
+
+/// A zone of the region.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Zone {
+    /// Name, for example `eu-west-1a`.
+    pub name: String,
+    /// Type of the zone; absent if this version does not know the type.
+    pub zone_type: Option<ZoneType>,
+    /// State of the zone; another state is, for example, `impaired`.
+    pub state: Availability,
+}
 
 /// The type of a zone by its name: in the name of an edge zone, a dash follows the region. AWS defines these names
 /// (<https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html>).

@@ -25,6 +25,16 @@ pub struct Listener {
     pub tags: Tags,
 }
 
+impl Listener {
+    /// ARNs of the target groups of the API server, which a load balancer with these listeners serves on `port`. A
+    /// single listener serves the API server on any port.
+    pub fn target_groups_on(port: i32, listeners: &[Self]) -> &[String] {
+        let of_port = listeners.iter().find(|listener| listener.port == port);
+        let only = || listeners.first().filter(|_| listeners.len() == 1);
+        of_port.or_else(only).map(|listener| listener.target_group_arns.as_slice()).unwrap_or_default()
+    }
+}
+
 /// A call about a listener; each variant is an action of Elastic Load Balancing.
 #[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames, Serialize)]
 #[serde(rename_all_fields = "camelCase")]

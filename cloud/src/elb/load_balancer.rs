@@ -10,7 +10,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 use crate::resource::{Effect, Seen};
 
 /// A load balancer of the second generation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancer {
     /// ARN, which is the id of the load balancer.
@@ -99,25 +99,6 @@ impl LoadBalancerState {
     /// Whether the load balancer takes connections.
     pub fn works(&self) -> bool {
         matches!(self, Self::Active | Self::ActiveImpaired)
-    }
-}
-
-/// A load balancer of the second generation, reduced to its listeners and target groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiLoadBalancer {
-    /// Type of the load balancer.
-    pub kind: LoadBalancerKind,
-    /// ARNs of the target groups of each listener, by the port of the listener.
-    pub listeners: BTreeMap<i32, Vec<String>>,
-}
-
-impl ApiLoadBalancer {
-    /// ARNs of the target groups of the API server, which listens on `port`. A load balancer with a single listener
-    /// serves the API server on that listener, on any port.
-    pub fn target_groups(&self, port: i32) -> &[String] {
-        let only = || self.listeners.values().next().filter(|_| self.listeners.len() == 1);
-        let groups = self.listeners.get(&port).or_else(only);
-        groups.map(Vec::as_slice).unwrap_or_default()
     }
 }
 

@@ -14,7 +14,7 @@ pub use classic_load_balancer::{ClassicAttributes, ClassicHealthCheck, ClassicLi
 pub use listener::Listener;
 pub use load_balancer::{IpAddressType, LoadBalancer, LoadBalancerKind, LoadBalancerState};
 pub use protocol::Protocol;
-pub use target_group::{HealthCheck, TargetGroup, TargetType};
+pub use target_group::{AddressFamily, HealthCheck, TargetGroup, TargetType};
 
 use crate::CloudError;
 use crate::resource::{Effect, Seen};

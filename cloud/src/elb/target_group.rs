@@ -6,7 +6,7 @@ use std::fmt;
 use capa_api::cluster::load_balancer::HealthCheckTiming;
 use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+use strum::{Display, IntoStaticStr, VariantNames};
 
 use super::protocol::Protocol;
 use crate::resource::{Effect, Seen};
@@ -42,19 +42,38 @@ pub struct TargetGroup {
 }
 
 /// The type of the targets of a group, in AWS's words.
-#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Display, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum TargetType {
     /// The targets are instances.
     #[default]
     Instance,
-    /// The targets are addresses.
-    Ip,
-    /// Another type, for example `alb` or `lambda`.
+    /// The targets are private addresses of this family.
+    Ip(AddressFamily),
+    /// Another type, which instances cannot be, for example `alb` or `lambda`.
     #[serde(untagged)]
     #[strum(default)]
     Other(String),
+}
+
+/// The family of an IP address.
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AddressFamily {
+    /// IPv4.
+    #[strum(serialize = "IPv4")]
+    Ipv4,
+    /// IPv6.
+    #[strum(serialize = "IPv6")]
+    Ipv6,
+}
+
+impl AddressFamily {
+    /// Whether an address is of this family.
+    pub(crate) fn has(self, address: &str) -> bool {
+        (self == Self::Ipv6) == address.contains(':')
+    }
 }
 
 /// The health check of the targets of a group.

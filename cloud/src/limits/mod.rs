@@ -136,9 +136,9 @@ impl CallRequest {
         Self { action: "DescribeTags", ..Self::load_balancer(flow, &arns.join(" ")) }
     }
 
-    /// A listing of the listeners of the load balancer with this name.
-    pub fn listeners(flow: &Flow, name: &str) -> Self {
-        Self { action: "DescribeListeners", ..Self::load_balancer(flow, name) }
+    /// A listing of the listeners of the load balancer with this ARN.
+    pub fn listeners(flow: &Flow, load_balancer: &str) -> Self {
+        Self { action: "DescribeListeners", ..Self::load_balancer(flow, load_balancer) }
     }
 
     /// A launch of a machine's instance.

@@ -12,8 +12,9 @@ use super::access::TargetRequest;
 use super::member::{Member, RegistrationCall, drain_deadline};
 use super::model::{
     Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
-    TargetInstance, TargetKind, TargetState,
+    TargetInstance, TargetState,
 };
+use crate::elb::TargetType;
 use crate::{CloudError, ErrorClass, MachineKey, Timing, doubled_wait};
 use tags::KnownTags;
 
@@ -63,7 +64,7 @@ pub(super) struct GroupState {
 
 impl GroupState {
     pub(super) fn new(group: &Group, late_until: Duration) -> Self {
-        let classic = GroupFacts { kind: TargetKind::Instance, port: None };
+        let classic = GroupFacts { target_type: TargetType::Instance, port: None };
         Self {
             facts: matches!(group, Group::Classic(_)).then_some(classic),
             seen: None,

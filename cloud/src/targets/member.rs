@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::access::{TargetRequest, TargetUser};
-use super::model::{Desired, GroupFacts, RegistrationState, Target, TargetInstance, TargetKind};
+use super::model::{Desired, GroupFacts, RegistrationState, Target, TargetInstance};
+use crate::elb::TargetType;
 use crate::{CloudError, ErrorClass, Timing};
 
 /// The last registration of a member by this process.
@@ -149,12 +150,12 @@ impl Member {
 
     /// The target of the member in its group; `None` if the instance cannot be a target of the group.
     pub(super) fn target(&self, facts: &GroupFacts) -> Option<Target> {
-        let id = match facts.kind {
+        let id = match facts.target_type {
             _ if self.is_done => None,
             // AWS automatically deregisters an instance that is gone.
-            TargetKind::Instance => (self.desired != Desired::Forgotten).then(|| self.instance.id.clone()),
-            TargetKind::Address(family) => self.instance.address(family).cloned(),
-            TargetKind::Other(_) => None,
+            TargetType::Instance => (self.desired != Desired::Forgotten).then(|| self.instance.id.clone()),
+            TargetType::Ip(family) => self.instance.address(family).cloned(),
+            TargetType::Other(_) => None,
         };
         Some(Target { id: id?, port: self.port.or(facts.port) })
     }

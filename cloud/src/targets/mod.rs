@@ -20,8 +20,8 @@ use std::time::Duration;
 pub use access::{GroupTags, Refusal, TargetAccess, TargetPolicy, TargetRequest, TargetUser};
 use group::GroupState;
 pub use model::{
-    AddressFamily, Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health,
-    RegistrationState, Target, TargetInstance, TargetKind, TargetState,
+    Desired, Group, GroupAnswer, GroupCall, GroupFacts, GroupReport, GroupRequest, Health, RegistrationState, Target,
+    TargetInstance, TargetState,
 };
 
 use crate::{CloudError, ErrorClass, MachineKey, Timing};

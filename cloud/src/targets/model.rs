@@ -6,6 +6,7 @@ use std::time::Duration;
 use capa_api::common::ControlPlaneTarget;
 
 use super::access::{GroupTags, Refusal};
+use crate::elb::{AddressFamily, TargetType};
 use crate::limits::{CallRequest, Caller, Flow, Priority};
 use crate::{CloudError, ClusterKey};
 
@@ -47,46 +48,11 @@ impl fmt::Display for Group {
     }
 }
 
-/// The type of the identifier by which a group names its targets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetKind {
-    /// The instance id.
-    Instance,
-    /// A private IP address of this family.
-    Address(AddressFamily),
-    /// An identifier that instances do not have, for example `lambda`.
-    Other(String),
-}
-
-/// The family of an IP address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressFamily {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-impl fmt::Display for AddressFamily {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Ipv4 => "IPv4",
-            Self::Ipv6 => "IPv6",
-        })
-    }
-}
-
-impl AddressFamily {
-    fn has(self, address: &str) -> bool {
-        (self == Self::Ipv6) == address.contains(':')
-    }
-}
-
 /// The immutable attributes of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// The type of the targets' identifiers.
-    pub kind: TargetKind,
+    /// The type of the targets. The targets of a Classic Load Balancer are instances.
+    pub target_type: TargetType,
     /// The default port of targets; `None` for a Classic Load Balancer, whose listeners define the port.
     pub port: Option<i32>,
 }

@@ -6,6 +6,7 @@ mod reads;
 use capa_api::common::ControlPlaneTarget;
 
 use super::*;
+use crate::elb::{AddressFamily, TargetType};
 
 const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,8 +61,8 @@ fn found(state: TargetState) -> RegistrationState {
     RegistrationState::Registered { health: health(state), by_us: false }
 }
 
-fn facts(kind: TargetKind) -> GroupAnswer {
-    GroupAnswer::Facts(GroupFacts { kind, port: Some(6443) })
+fn facts(target_type: TargetType) -> GroupAnswer {
+    GroupAnswer::Facts(GroupFacts { target_type, port: Some(6443) })
 }
 
 fn refused(code: &str) -> CloudError {
@@ -81,10 +82,10 @@ impl Scene {
     }
 
     /// A scene whose group was read and has these targets.
-    fn looked_at(kind: TargetKind, name: &str, desired: Desired, seen: &[(&str, TargetState)]) -> Self {
+    fn looked_at(target_type: TargetType, name: &str, desired: Desired, seen: &[(&str, TargetState)]) -> Self {
         let mut scene = Self::new();
         scene.want(name, desired);
-        scene.answer(&GroupRequest::Facts, Ok(facts(kind)));
+        scene.answer(&GroupRequest::Facts, Ok(facts(target_type)));
         scene.shows(seen);
         scene
     }
@@ -153,7 +154,7 @@ impl Scene {
 fn a_healthy_target_is_registered_once_and_read_per_interval() {
     let mut scene = Scene::new();
     assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Unknown);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Instance)));
     scene.shows(&[("i-of-others", TargetState::Healthy)]);
     assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
     scene.window();
@@ -174,7 +175,7 @@ fn a_healthy_target_is_registered_once_and_read_per_interval() {
 #[test]
 fn a_registered_target_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     let healthy = found(TargetState::Healthy);
     assert_eq!(scene.want("one", Desired::Registered), healthy);
     scene.quiet_until(SECOND * 600);
@@ -199,7 +200,7 @@ fn machines_share_reads_and_are_registered_together() {
     for name in ["a", "bb", "ccc"] {
         scene.want(name, Desired::Registered);
     }
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[]);
     scene.window();
     let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(target).to_vec();
@@ -214,7 +215,7 @@ fn machines_share_reads_and_are_registered_together() {
 fn a_lost_registration_is_repaired_after_the_next_read() {
     for left in [vec![], vec![("i-one", TargetState::Draining)]] {
         let seen = [("i-one", TargetState::Healthy)];
-        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+        let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
         scene.quiet_until(SECOND * 600);
         scene.shows(&left);
         assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Registering);
@@ -225,7 +226,7 @@ fn a_lost_registration_is_repaired_after_the_next_read() {
 
 #[test]
 fn a_registration_that_does_not_show_is_not_repeated_at_once() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     scene.window();
     let register = GroupRequest::Register(vec![target("i-one")]);
     scene.answer(&register, Ok(GroupAnswer::Done));
@@ -241,7 +242,7 @@ fn a_registration_that_does_not_show_is_not_repeated_at_once() {
 #[test]
 fn an_unhealthy_target_is_read_often_for_a_limited_time() {
     let seen = [("i-one", TargetState::Unhealthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     let unhealthy = found(TargetState::Unhealthy);
     assert_eq!(scene.want("one", Desired::Registered), unhealthy);
     let mut looks = 0;
@@ -260,7 +261,7 @@ fn an_unhealthy_target_is_read_often_for_a_limited_time() {
 #[test]
 fn a_departure_ends_once_reads_omit_the_target() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
@@ -280,7 +281,7 @@ fn a_departure_ends_once_reads_omit_the_target() {
 /// one deregistration delay of the group.
 fn draining_for_ever(delay: Option<u64>) -> Vec<(u64, RegistrationState)> {
     let seen = [("i-one", TargetState::Draining)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Deregistered, &seen);
     let mut told = vec![];
     while scene.now < SECOND * 400 {
         let state = scene.want("one", Desired::Deregistered);
@@ -314,7 +315,7 @@ fn an_instance_drains_for_the_group_delay_or_five_minutes() {
 #[test]
 fn a_refused_deregistration_backs_off_and_ends_in_five_minutes() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Deregistered);
     let error = refused("AccessDenied");
     let mut tries = vec![];
@@ -342,7 +343,7 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
     for name in ["a", "bad"] {
         scene.want(name, Desired::Registered);
     }
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Instance)));
     scene.shows(&[]);
     scene.window();
     let refusal = refused("InvalidTarget");
@@ -359,13 +360,13 @@ fn a_target_that_is_refused_does_not_hold_up_the_others() {
 fn only_addresses_of_a_gone_instance_are_deregistered() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Instance)));
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
 
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[("10.0.0.3", TargetState::Unhealthy)]);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
@@ -376,7 +377,7 @@ fn an_address_that_another_machine_has_taken_stays() {
     let mut scene = Scene::new();
     scene.want("old", Desired::Forgotten);
     scene.want("new", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[("10.0.0.3", TargetState::Healthy)]);
     assert_eq!(scene.want("old", Desired::Forgotten), RegistrationState::Out);
     scene.quiet_until(SECOND * 600);
@@ -384,7 +385,7 @@ fn an_address_that_another_machine_has_taken_stays() {
 
 #[test]
 fn a_group_of_addresses_takes_those_of_its_family() {
-    let by_ipv6 = || facts(TargetKind::Address(AddressFamily::Ipv6));
+    let by_ipv6 = || facts(TargetType::Ip(AddressFamily::Ipv6));
     let dual = TargetInstance { id: "i-dual".into(), addresses: vec!["10.0.0.4".into(), "2001:db8::4".into()] };
     let mut scene = Scene::new();
     scene.targets.want(&machine("dual"), &dual, &[target_group()], Desired::Registered, scene.now);
@@ -411,7 +412,7 @@ fn a_group_of_addresses_takes_those_of_its_family() {
 fn a_group_of_another_target_type_is_unsuitable() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Other("lambda".into()))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Other("lambda".into()))));
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Registered), RegistrationState::Unsuitable("lambda".into()));
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
@@ -443,7 +444,7 @@ fn a_classic_load_balancer_needs_no_facts_and_has_no_ports() {
 
 #[test]
 fn forgotten_machines_cause_no_calls() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     scene.targets.forget(&machine("one"));
     assert_eq!(scene.targets.next_due(), None);
     scene.later(SECOND * 10_000);

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use capa_api::cluster::status::FailureDomain;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
+use capa_cloud::CloudError;
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::{RouteTable, Subnet, Vpc};
-use capa_cloud::targets::{Group, TargetKind};
-use capa_cloud::{ApiLoadBalancer, CloudError};
+use capa_cloud::elb::{Listener, LoadBalancer, TargetGroup};
+use capa_cloud::targets::Group;
 
 use crate::identity::IdentityProblem;
 use crate::named_load_balancers::Answers;
@@ -59,7 +60,7 @@ impl NetworkLookup {
             Self::Failed(error) => error.retry_after,
             Self::Found(found) => {
                 let balancer = found.load_balancer.iter().filter_map(LoadBalancerLookup::error);
-                let targets = found.targets.iter().filter_map(|lookup| lookup.kinds.as_ref().err());
+                let targets = found.targets.iter().filter_map(|lookup| lookup.found.as_ref().err());
                 let search = found.parts.as_ref().and_then(|parts| parts.targets.as_ref());
                 let search = search.and_then(TargetSearch::error);
                 let named = found.named_load_balancers.values().filter_map(|lookup| lookup.as_ref().err());
@@ -123,8 +124,8 @@ pub(super) enum TargetSearch {
 pub(super) struct TargetLookup {
     /// The groups in question.
     pub(super) named: Vec<Group>,
-    /// The kinds of the targets of target groups; `None` if AWS does not have all of the groups in question.
-    pub(super) kinds: Result<Option<Vec<(Group, TargetKind)>>, CloudError>,
+    /// The target groups; `None` if AWS does not have all of the groups in question.
+    pub(super) found: Result<Option<Vec<TargetGroup>>, CloudError>,
 }
 
 /// The answer of AWS about a load balancer.
@@ -136,8 +137,8 @@ pub(super) enum LoadBalancerLookup {
     NotFound,
     /// A Classic Load Balancer.
     Classic,
-    /// A Network or Application Load Balancer.
-    NetworkOrApplication(ApiLoadBalancer),
+    /// A Network or Application Load Balancer with its listeners.
+    NetworkOrApplication(Box<LoadBalancer>, Vec<Listener>),
 }
 
 impl LoadBalancerLookup {
@@ -145,7 +146,7 @@ impl LoadBalancerLookup {
     fn error(&self) -> Option<&CloudError> {
         match self {
             Self::Failed(error) => Some(error),
-            Self::NotFound | Self::Classic | Self::NetworkOrApplication(_) => None,
+            Self::NotFound | Self::Classic | Self::NetworkOrApplication(..) => None,
         }
     }
 }

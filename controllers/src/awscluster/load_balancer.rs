@@ -6,8 +6,7 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
-use capa_cloud::ApiLoadBalancer;
-use capa_cloud::elb::LoadBalancerKind;
+use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerKind};
 
 use super::facts::LoadBalancerLookup;
 use super::network_problems::{Blocked, NetworkProblems};
@@ -111,8 +110,8 @@ fn targets_of_load_balancer(
 ) -> Vec<ControlPlaneTarget> {
     if balancer.load_balancer_type == LoadBalancerType::Elb {
         let message = format!(
-            "{PATH}: {name} is said to be a gateway load balancer, which instances cannot serve behind: \
-                               set loadBalancerType to nlb, alb or classic"
+            "{PATH}: loadBalancerType of {name} is elb, a Gateway Load Balancer, to which an API server cannot be \
+             attached: set loadBalancerType to nlb, alb or classic"
         );
         problems.add_blocking(Blocked::ControlPlane, Reason::InvalidSpec, message);
         return vec![];
@@ -136,23 +135,23 @@ fn targets_of_load_balancer(
             classic_load_balancer_name: Some(name.to_owned()),
             ..ControlPlaneTarget::default()
         }],
-        Some(LoadBalancerLookup::NetworkOrApplication(shown)) => {
+        Some(LoadBalancerLookup::NetworkOrApplication(shown, listeners)) => {
             if !is_of_type(shown, balancer.load_balancer_type) {
                 let message = format!(
-                    "load balancer {name} is of type {}, which {PATH}.loadBalancerType does not say: correct name or \
-                     type",
-                    shown.kind
+                    "load balancer {name} is of type {}, but {PATH}.loadBalancerType is {}: correct the name or \
+                     loadBalancerType",
+                    shown.kind, balancer.load_balancer_type
                 );
                 problems.add_blocking(Blocked::ControlPlane, Reason::Conflict, message);
                 return vec![];
             }
-            target_groups_on(shown, name, port, problems)
+            target_groups_on(listeners, name, port, problems)
         }
     }
 }
 
-fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
-    match said {
+fn is_of_type(shown: &LoadBalancer, declared: LoadBalancerType) -> bool {
+    match declared {
         LoadBalancerType::Nlb => shown.kind == LoadBalancerKind::Network,
         LoadBalancerType::Alb => shown.kind == LoadBalancerKind::Application,
         LoadBalancerType::Classic | LoadBalancerType::Elb | LoadBalancerType::Disabled => false,
@@ -161,12 +160,12 @@ fn is_of_type(shown: &ApiLoadBalancer, said: LoadBalancerType) -> bool {
 
 /// The target groups behind the port of the API server.
 fn target_groups_on(
-    shown: &ApiLoadBalancer,
+    listeners: &[Listener],
     name: &str,
     port: i32,
     problems: &mut NetworkProblems,
 ) -> Vec<ControlPlaneTarget> {
-    let groups = shown.target_groups(port);
+    let groups = Listener::target_groups_on(port, listeners);
     if groups.is_empty() {
         let message = format!(
             "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
@@ -179,8 +178,6 @@ fn target_groups_on(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use capa_cloud::CloudError;
 
     use super::*;
@@ -188,13 +185,10 @@ mod tests {
 
     fn listening(listeners: &[(i32, &[&str])]) -> LoadBalancerLookup {
         let listeners = listeners.iter().map(|(port, groups)| {
-            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-            (*port, groups)
+            let target_group_arns = groups.iter().map(|group| (*group).to_owned()).collect();
+            Listener { port: *port, target_group_arns, ..Listener::default() }
         });
-        LoadBalancerLookup::NetworkOrApplication(ApiLoadBalancer {
-            kind: LoadBalancerKind::Network,
-            listeners: listeners.collect::<BTreeMap<_, _>>(),
-        })
+        LoadBalancerLookup::NetworkOrApplication(Box::default(), listeners.collect())
     }
 
     /// The names of the targets, and the text of the problem.
@@ -236,8 +230,8 @@ mod tests {
                 alb,
                 Some(&one),
                 &["pending: load balancer api"],
-                "Conflict: load balancer api is of type network, which spec.controlPlaneLoadBalancer.loadBalancerType \
-                 does not",
+                "Conflict: load balancer api is of type network, but spec.controlPlaneLoadBalancer.loadBalancerType is \
+                 alb: correct",
             ),
             (nlb, Some(&throttled), &["known"], "Throttled: load balancer api could not be looked up"),
             (nlb, Some(&several), &["arn:a", "arn:c"], ""),

@@ -11,7 +11,7 @@ use capa_api::forms::IdKind;
 use capa_api::meta::{PREFLIGHT_REQUESTED_ANNOTATION, annotation};
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::Subnet;
-use capa_cloud::targets::{Group, TargetKind};
+use capa_cloud::targets::Group;
 use capa_cloud::{Answers, CloudError, ClusterCloud, ErrorClass, KnownReads, Query, ResolvedIdentity};
 
 use super::ClusterContext;
@@ -187,8 +187,7 @@ pub(super) async fn look_up(
             Some(look_up_load_balancer(cloud, named).await.unwrap_or_else(LoadBalancerLookup::Failed));
     }
     for name in load_balancer::named_among_targets(spec) {
-        let shown = cloud.load_balancer(name).await;
-        found.named_load_balancers.insert(name.to_owned(), shown);
+        found.named_load_balancers.insert(name.to_owned(), cloud.listeners_of(name).await);
     }
     found.targets = look_up_targets(cloud, spec, &found.account_id).await;
     Ok(NetworkLookup::Found(Box::new(found)))
@@ -209,20 +208,13 @@ async fn look_up_targets(cloud: &dyn ClusterCloud, spec: &AWSClusterSpec, accoun
     let mut lookups = Vec::new();
     if !target_groups.is_empty() {
         let found = cloud.target_groups(&target_groups).await;
-        let with_groups = |kinds: Vec<(String, TargetKind)>| {
-            let kinds = kinds.into_iter();
-            kinds.map(|(arn, kind)| (Group::TargetGroup(arn), kind)).collect()
-        };
-        lookups.push(TargetLookup {
-            named: target_groups.into_iter().map(Group::TargetGroup).collect(),
-            kinds: found.map(|kinds| kinds.map(with_groups)),
-        });
+        lookups.push(TargetLookup { named: target_groups.into_iter().map(Group::TargetGroup).collect(), found });
     }
     if !classic.is_empty() {
         let exist = cloud.classic_load_balancers(&classic).await;
         lookups.push(TargetLookup {
             named: classic.into_iter().map(Group::Classic).collect(),
-            kinds: exist.map(|exist| exist.then(Vec::new)),
+            found: exist.map(|exist| exist.then(Vec::new)),
         });
     }
     lookups
@@ -274,8 +266,11 @@ async fn look_up_load_balancer(
             found.unwrap_or(LoadBalancerLookup::NotFound)
         }
         NamedLoadBalancer::NetworkOrApplication(name) => {
-            let found = cloud.load_balancer(name).await?;
-            found.map_or(LoadBalancerLookup::NotFound, LoadBalancerLookup::NetworkOrApplication)
+            let Some(shown) = cloud.load_balancer(name).await? else {
+                return Ok(LoadBalancerLookup::NotFound);
+            };
+            let listeners = cloud.listeners(&shown.arn).await?;
+            LoadBalancerLookup::NetworkOrApplication(shown, listeners)
         }
     })
 }

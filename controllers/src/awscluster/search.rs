@@ -9,7 +9,7 @@ use capa_api::common::Filter;
 use capa_api::forms::IdKind;
 use capa_api::network::NetworkSecurityGroups;
 use capa_cloud::ec2::Vpc;
-use capa_cloud::targets::TargetKind;
+use capa_cloud::elb::TargetType;
 use capa_cloud::{CloudError, ClusterCloud, Query};
 
 use super::facts::{FoundNetwork, FoundParts, TargetSearch};
@@ -110,8 +110,8 @@ async fn target_groups(
     vpc_id: &str,
 ) -> Result<TargetSearch, CloudError> {
     let groups = cloud.target_groups_in(vpc_id).await?.into_iter();
-    let usable = groups.filter(|(_, kind)| matches!(kind, TargetKind::Instance | TargetKind::Address(_)));
-    let arns: Vec<String> = usable.map(|(arn, _)| arn).collect();
+    let usable = groups.filter(|group| matches!(group.target_type, TargetType::Instance | TargetType::Ip(_)));
+    let arns: Vec<String> = usable.map(|group| group.arn).collect();
     if arns.len() > MAX_TARGET_GROUPS {
         return Ok(TargetSearch::TooMany(MAX_TARGET_GROUPS));
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::AWSClusterSpec;
 use capa_api::conditions::Reason;
-use capa_cloud::targets::{Group, TargetKind};
+use capa_cloud::elb::{TargetGroup, TargetType};
+use capa_cloud::targets::Group;
 
 use super::facts::TargetLookup;
 use super::network_problems::{Blocked, NetworkProblems};
@@ -60,9 +61,9 @@ pub(super) fn check(
             problems.add_blocking(Blocked::ControlPlane, Reason::InvalidSpec, format!("{PATH}: {problem}"));
         }
     }
-    for TargetLookup { named, kinds } in lookups {
+    for TargetLookup { named, found } in lookups {
         let names = named.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        match kinds {
+        match found {
             Err(error) => {
                 let message = format!("{names} could not be looked up, and the provider retries the lookup: {error}");
                 problems.add_blocking(Blocked::ControlPlane, error.class.reason(), message);
@@ -75,11 +76,12 @@ pub(super) fn check(
                 let message = format!("{missing} in {place}: create it or correct {PATH}");
                 problems.add_blocking(Blocked::ControlPlane, Reason::NotFound, message);
             }
-            Ok(Some(kinds)) => {
-                for (group, kind) in kinds {
-                    if let TargetKind::Other(kind) = kind {
+            Ok(Some(groups)) => {
+                for TargetGroup { arn, target_type, .. } in groups {
+                    if let TargetType::Other(target_type) = target_type {
+                        let group = Group::TargetGroup(arn.clone());
                         let message = format!(
-                            "{group} has targets of type {kind}, which instances cannot be: name one of type instance \
+                            "{group} has targets of type {target_type}, which instances cannot be: name one of type instance \
                              or ip in {PATH}"
                         );
                         problems.add_blocking(Blocked::ControlPlane, Reason::InvalidSpec, message);
@@ -107,12 +109,12 @@ mod tests {
         read(&format!("{{region: eu-west-1, controlPlaneTargets: [{targets}]}}"))
     }
 
-    type Kinds = Result<Option<Vec<(Group, TargetKind)>>, CloudError>;
+    type Found = Result<Option<Vec<TargetGroup>>, CloudError>;
 
     /// The text of the problems; none of them concerns workers.
-    fn checked(spec: &AWSClusterSpec, named: &[Group], kinds: Kinds) -> String {
+    fn checked(spec: &AWSClusterSpec, named: &[Group], found: Found) -> String {
         let mut problems = NetworkProblems::default();
-        let lookup = TargetLookup { named: named.to_vec(), kinds };
+        let lookup = TargetLookup { named: named.to_vec(), found };
         check(spec, &[lookup], ACCOUNT, "eu-west-1 of account 1", &mut problems);
         let said = problems.condition();
         let said = said.map(|condition| format!("{}: {}", condition.reason, condition.message));
@@ -137,20 +139,29 @@ mod tests {
     fn a_target_that_cannot_serve_is_named() {
         let (a, b) = (Group::TargetGroup(arn("a")), Group::TargetGroup(arn("b")));
         let of_a = spec(&format!("{{targetGroupARN: '{}'}}", a.id()));
-        let lambda = Ok(Some(vec![(a.clone(), TargetKind::Other("lambda".to_owned()))]));
-        let fine = Ok(Some(vec![(a.clone(), TargetKind::Instance)]));
+        let of_type = |target_type: &str| {
+            let timing = "{intervalSeconds: 30, timeoutSeconds: 10, thresholdCount: 5, unhealthyThresholdCount: 2}";
+            let check = format!("{{protocol: TCP, port: traffic-port, path: null, timing: {timing}}}");
+            let group = format!(
+                "{{arn: '{}', name: a, vpcId: vpc-1, protocol: TCP, port: 6443, targetType: {target_type}, \
+                 healthCheck: {check}, loadBalancerArns: [], attributes: null, tags: {{}}}}",
+                arn("a")
+            );
+            Ok(Some(vec![read(&group)]))
+        };
+        let (lambda, fine) = (of_type("lambda"), of_type("instance"));
         let slow = Err(refused("DescribeTargetGroups", "Throttling"));
         let both = [a.clone(), b];
         let one = std::slice::from_ref(&a);
-        let table: [(&[Group], Kinds, &str); 5] = [
+        let table: [(&[Group], Found, &str); 5] = [
             (one, fine, ""),
             (one, Ok(None), "NotFound: target group a/1 does not exist in eu-west-1 of account 1: create it"),
             (&both, Ok(None), "NotFound: at least one of target group a/1, target group b/1 does not exist"),
             (one, lambda, "InvalidSpec: target group a/1 has targets of type lambda"),
             (one, slow, "Throttled: target group a/1 could not be looked up"),
         ];
-        for (named, kinds, says) in table {
-            let said = checked(&of_a, named, kinds);
+        for (named, found, says) in table {
+            let said = checked(&of_a, named, found);
             assert!(said.starts_with(says) && said.is_empty() == says.is_empty(), "{said}");
         }
         let elsewhere = spec(&format!("{{targetGroupARN: '{}'}}", arn("a").replace("west", "east")));

@@ -1,10 +1,10 @@
 //! The facts of checks that services without the Query protocol give, as moto serves them.
 
 use capa_aws::{AccessKey, Options, SessionPool};
-use capa_cloud::Answers;
-use capa_cloud::{ClusterKey, CredentialSource, ResolvedIdentity};
+
+use capa_cloud::{Answers, ClusterKey, CredentialSource, ResolvedIdentity};
 use capa_e2e::aws_proxy::Account;
-use capa_preflight::facts::{Answer, Bucket, Demand, Facts, MachineDemand};
+use capa_preflight::facts::{Answer, Bucket, Demand, Facts, KeyState, KeyUsage, MachineDemand};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
@@ -113,12 +113,12 @@ async fn a_key_shows_its_state_and_its_usage() {
     let state = async || {
         let facts = facts(&account, "none", id).await;
         let key = facts.encryption_keys[id].found().unwrap().clone().unwrap();
-        assert_eq!(key.usage, "ENCRYPT_DECRYPT");
+        assert_eq!(key.usage, KeyUsage::EncryptDecrypt);
         assert_eq!(key.arn.split(':').nth(3), Some(REGION));
         key.state
     };
-    assert_eq!(state().await, "Enabled");
+    assert_eq!(state().await, KeyState::Enabled);
     let key = json!({"KeyId": id}).to_string();
     assert_eq!(send(&account, "kms", target("DisableKey"), &key).await.0, 200);
-    assert_eq!(state().await, "Disabled");
+    assert_eq!(state().await, "Disabled".into());
 }

@@ -25,7 +25,7 @@ impl Elb {
             Call::ModifyListener { listener, group } => {
                 let known = self.known_listener(ec2, action, listener)?;
                 self.can_forward(ec2, action, &known.load_balancer_arn, group)?;
-                self.set_listener_target(listener, group);
+                self.set_listener_targets(listener, &[group]);
                 Ok(Answer::Done)
             }
             Call::DeleteListener { listener } => {
@@ -129,9 +129,9 @@ impl Elb {
         self.listeners.get_mut(arn).map(|resource| &mut resource.body)
     }
 
-    pub(crate) fn set_listener_target(&mut self, arn: &str, group: &str) -> bool {
-        let listener = self.listener_mut(arn);
-        listener.map(|listener| listener.target_group_arns = vec![group.to_owned()]).is_some()
+    pub(crate) fn set_listener_targets(&mut self, arn: &str, groups: &[&str]) -> bool {
+        let groups = groups.iter().map(|group| (*group).to_owned());
+        self.listener_mut(arn).map(|listener| listener.target_group_arns = groups.collect()).is_some()
     }
 
     pub(crate) fn remove_listener(&mut self, arn: &str) -> bool {

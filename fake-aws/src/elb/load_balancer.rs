@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 
+use capa_cloud::CloudError;
 use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{IpAddressType, LoadBalancer, LoadBalancerKind, LoadBalancerState};
 use capa_cloud::managed::{Answer, Seen};
-use capa_cloud::{ApiLoadBalancer, CloudError};
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in};
 use super::{Elb, REGION, arn, defaults, merge};
@@ -154,16 +154,6 @@ impl Elb {
     fn load_balancer_named(&self, name: &str) -> Option<&LoadBalancer> {
         let mut known = self.load_balancers.values().map(|resource| &resource.body.load_balancer);
         known.find(|known| known.name == name)
-    }
-
-    /// The listeners of the load balancer with this name, if there is one.
-    pub(crate) fn api_load_balancer(&self, name: &str) -> Option<ApiLoadBalancer> {
-        let known = self.load_balancer_named(name)?;
-        let mut found = ApiLoadBalancer { kind: known.kind.clone(), listeners: BTreeMap::new() };
-        for listener in self.all_listeners().into_iter().filter(|listener| listener.load_balancer_arn == known.arn) {
-            found.listeners.entry(listener.port).or_default().extend(listener.target_group_arns);
-        }
-        Some(found)
     }
 
     fn take_planned_failure(&mut self) -> Option<String> {

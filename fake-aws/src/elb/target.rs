@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
+use capa_cloud::elb::{TargetGroup, TargetType};
 use capa_cloud::managed::Seen;
-use capa_cloud::targets::{Group, GroupFacts, Target, TargetKind};
+use capa_cloud::targets::{Group, GroupFacts, Target};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Elb;
@@ -17,20 +18,12 @@ use super::Elb;
 pub(crate) const DELAY: &str = "deregistration_delay.timeout_seconds";
 
 /// What a group has besides its settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Targets {
-    /// The type of the targets' identifiers.
-    pub(super) kind: TargetKind,
     /// The connection draining of a Classic Load Balancer, which a new one does not have.
     pub(super) draining: Duration,
     /// The targets until they have drained.
     registered: BTreeMap<Target, Registration>,
-}
-
-impl Default for Targets {
-    fn default() -> Self {
-        Self { kind: TargetKind::Instance, draining: Duration::ZERO, registered: BTreeMap::new() }
-    }
 }
 
 /// A target of a group, from its registration until it has drained.
@@ -43,12 +36,16 @@ pub(crate) struct Registration {
 impl Elb {
     /// The immutable attributes of a group, if it exists.
     pub(crate) fn facts_of(&self, group: &Group) -> Option<GroupFacts> {
-        let port = match group {
-            Group::TargetGroup(arn) => Some(self.target_groups.get(arn)?.body.port),
-            Group::Classic(name) => self.classic_load_balancers.get(name).map(|_| None)?,
-        };
-        let kind = self.targets.get(group).map_or(TargetKind::Instance, |targets| targets.kind.clone());
-        Some(GroupFacts { kind, port })
+        match group {
+            Group::TargetGroup(arn) => {
+                let TargetGroup { target_type, port, .. } = &self.target_groups.get(arn)?.body;
+                Some(GroupFacts { target_type: target_type.clone(), port: Some(*port) })
+            }
+            Group::Classic(name) => {
+                let facts = GroupFacts { target_type: TargetType::Instance, port: None };
+                self.classic_load_balancers.get(name).map(|_| facts)
+            }
+        }
     }
 
     /// The group that a call names.
@@ -60,19 +57,6 @@ impl Elb {
             };
             CloudError::answered(action, code, "One or more target groups not found")
         })
-    }
-
-    /// The kind of the targets of a target group, with its ARN.
-    pub(crate) fn target_kind(&self, arn: &str) -> Option<(String, TargetKind)> {
-        let facts = self.facts_of(&Group::TargetGroup(arn.to_owned()))?;
-        Some((arn.to_owned(), facts.kind))
-    }
-
-    /// The kinds of the targets of all target groups of a VPC, by ARN.
-    pub(crate) fn target_kinds_in(&self, vpc_id: &str) -> Vec<(String, TargetKind)> {
-        let groups = self.target_groups.values().map(|resource| &resource.body);
-        let of_vpc = groups.filter(|group| group.vpc_id == vpc_id);
-        of_vpc.filter_map(|group| self.target_kind(&group.arn)).collect()
     }
 
     /// The tags of target groups, by ARN; `None` if one of the groups does not exist.

@@ -8,7 +8,7 @@ use capa_cloud::CloudError;
 use capa_cloud::elb::target_group::Call;
 use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup, TargetType};
 use capa_cloud::managed::{Answer, Seen};
-use capa_cloud::targets::{Group, TargetKind};
+use capa_cloud::targets::Group;
 
 use super::target::DELAY;
 use super::{Elb, arn, defaults, merge};
@@ -104,8 +104,10 @@ impl Elb {
 /// What tests see and change by hand.
 impl Elb {
     pub(crate) fn all_target_groups(&self) -> Vec<TargetGroup> {
-        let resources = self.target_groups.values();
-        resources.map(|resource| resource.body.clone()).collect()
+        let groups = self.target_groups.values().map(|resource| resource.body.clone());
+        let with_load_balancers =
+            groups.map(|group| TargetGroup { load_balancer_arns: self.load_balancers_of(&group.arn), ..group });
+        with_load_balancers.collect()
     }
 
     /// Adds a target group with the health check that AWS gives to a new one.
@@ -116,19 +118,13 @@ impl Elb {
         id
     }
 
-    /// Adds a target group of no VPC with an ARN of the caller's choice, whose targets are of this kind.
-    pub(crate) fn put_target_group(&mut self, ec2: &mut Ec2, arn: &str, kind: TargetKind) {
+    /// Adds a target group of no VPC with an ARN of the caller's choice, whose targets are of this type.
+    pub(crate) fn put_target_group(&mut self, ec2: &mut Ec2, arn: &str, target_type: TargetType) {
         let (_, name) = arn.rsplit_once(":targetgroup/").unwrap_or_default();
         let name = name.split('/').next().unwrap_or_default();
-        let target_type = match &kind {
-            TargetKind::Instance => TargetType::Instance,
-            TargetKind::Address(_) => TargetType::Ip,
-            TargetKind::Other(other) => other.as_str().into(),
-        };
         let new = new_target_group(ec2, name, "", 6443, tcp_check(), Tags::new());
         let body = TargetGroup { arn: arn.to_owned(), target_type, ..new };
         self.target_groups.insert(arn.to_owned(), Resource::by_hand(body));
-        self.targets.entry(Group::TargetGroup(arn.to_owned())).or_default().kind = kind;
     }
 
     /// The target group, for a change by hand.

@@ -5,8 +5,9 @@ use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
 use capa_cloud::ec2::{NetworkInterface, RouteTable, SecurityGroup, Subnet, Vpc};
-use capa_cloud::targets::{Group, GroupAnswer, GroupCall, TargetKind};
-use capa_cloud::{ApiLoadBalancer, CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, Query};
+use capa_cloud::elb::{Listener, LoadBalancer, TargetGroup};
+use capa_cloud::targets::{Group, GroupAnswer, GroupCall};
+use capa_cloud::{CloudError, Image, Instance, InstanceType, LaunchRequest, MAX_TAGGED, Query};
 
 use super::Accounts;
 use super::region::Region;
@@ -184,11 +185,17 @@ impl<'a> Client<'a> {
         region.network.ec2().describe_instance_type(name)
     }
 
-    /// DescribeLoadBalancers and DescribeListeners of the second generation, by name. `None` if no load balancer has
-    /// the name.
-    pub fn load_balancer(&mut self, now: Timestamp, name: &str) -> Result<Option<ApiLoadBalancer>, CloudError> {
+    /// DescribeLoadBalancers of the second generation, by name. `None` if no load balancer has the name.
+    pub fn load_balancer(&mut self, now: Timestamp, name: &str) -> Result<Option<Box<LoadBalancer>>, CloudError> {
         let (region, _) = self.enter(now, "DescribeLoadBalancers", 0)?;
-        Ok(region.network.elb().api_load_balancer(name))
+        Ok(region.network.load_balancers().into_iter().find(|shown| shown.name == name).map(Box::new))
+    }
+
+    /// DescribeListeners of the load balancer with this ARN.
+    pub fn listeners(&mut self, now: Timestamp, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
+        let (region, _) = self.enter(now, "DescribeListeners", 0)?;
+        let listeners = region.network.listeners().into_iter();
+        Ok(listeners.filter(|listener| listener.load_balancer_arn == load_balancer).collect())
     }
 
     /// DescribeLoadBalancers of the classic generation: whether a load balancer has each of these names.
@@ -198,21 +205,18 @@ impl<'a> Client<'a> {
         Ok(names.iter().all(|name| elb.facts_of(&Group::Classic(name.clone())).is_some()))
     }
 
-    /// DescribeTargetGroups by ARN: the kinds of the groups' targets. `None` if one of the groups does not exist.
-    pub fn target_groups(
-        &mut self,
-        now: Timestamp,
-        arns: &[String],
-    ) -> Result<Option<Vec<(String, TargetKind)>>, CloudError> {
+    /// DescribeTargetGroups by ARN. `None` if one of the groups does not exist.
+    pub fn target_groups(&mut self, now: Timestamp, arns: &[String]) -> Result<Option<Vec<TargetGroup>>, CloudError> {
         let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
-        let elb = region.network.elb();
-        Ok(arns.iter().map(|arn| elb.target_kind(arn)).collect())
+        let groups = region.network.target_groups();
+        Ok(arns.iter().map(|arn| groups.iter().find(|group| group.arn == *arn).cloned()).collect())
     }
 
-    /// DescribeTargetGroups without a name: the kinds of the targets of all target groups of a VPC, by ARN.
-    pub fn target_groups_in(&mut self, now: Timestamp, vpc_id: &str) -> Result<Vec<(String, TargetKind)>, CloudError> {
+    /// DescribeTargetGroups without a name: all target groups of a VPC.
+    pub fn target_groups_in(&mut self, now: Timestamp, vpc_id: &str) -> Result<Vec<TargetGroup>, CloudError> {
         let (region, _) = self.enter(now, "DescribeTargetGroups", 0)?;
-        Ok(region.network.elb().target_kinds_in(vpc_id))
+        let groups = region.network.target_groups().into_iter();
+        Ok(groups.filter(|group| group.vpc_id == vpc_id).collect())
     }
 
     /// DescribeTags of target groups, by ARN.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use capa_api::common::Tags;
-use capa_cloud::elb::HealthCheck;
-use capa_cloud::targets::{Group, TargetKind};
+use capa_cloud::elb::{HealthCheck, TargetType};
+use capa_cloud::targets::Group;
 
 use crate::account::{FakeAccount, State};
 use crate::elb::DELAY;
@@ -22,13 +22,13 @@ impl FakeAccount {
         self.add_any(|State { ec2, elb, .. }| elb.add_target_group(ec2, name, vpc, port, tags))
     }
 
-    /// Adds a target group of no VPC or a Classic Load Balancer, whose targets are of this kind and drain for `delay` in
+    /// Adds a target group of no VPC or a Classic Load Balancer, whose targets are of this type and drain for `delay` in
     /// whole seconds.
-    pub fn put_group(&self, group: &Group, kind: TargetKind, delay: Duration) {
+    pub fn put_group(&self, group: &Group, target_type: TargetType, delay: Duration) {
         let State { ec2, elb, .. } = &mut *self.state.lock();
         match group {
             Group::TargetGroup(arn) => {
-                elb.put_target_group(ec2, arn, kind);
+                elb.put_target_group(ec2, arn, target_type);
                 elb.set_target_group_attribute(arn, DELAY, &delay.as_secs().to_string());
             }
             Group::Classic(name) => {
@@ -74,10 +74,10 @@ impl FakeAccount {
         self.state.lock().elb.remove_listener(arn)
     }
 
-    /// Makes a listener forward to one target group, which need not exist.
+    /// Makes a listener forward to these target groups, which need not exist.
     #[must_use]
-    pub fn set_listener_target(&self, listener: &str, group: &str) -> bool {
-        self.state.lock().elb.set_listener_target(listener, group)
+    pub fn set_listener_targets(&self, listener: &str, groups: &[&str]) -> bool {
+        self.state.lock().elb.set_listener_targets(listener, groups)
     }
 
     /// Sets one attribute of a load balancer.

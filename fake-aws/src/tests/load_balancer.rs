@@ -245,7 +245,7 @@ fn changes_of_load_balancers_by_hand_show_in_the_contents() {
         &|| account.set_load_balancer_attribute(&arn, PROTECTION, "true"),
         &|| account.set_target_group_attribute(&group, "preserve_client_ip.enabled", "false"),
         &|| account.set_health_check(&group, check("80")),
-        &|| account.set_listener_target(&listener, &other),
+        &|| account.set_listener_targets(&listener, &[&other]),
         &|| account.remove_target_group(&other),
         &|| account.remove_listener(&listener),
         &|| account.remove_load_balancer(&arn),

@@ -1,12 +1,14 @@
-//! The answer to a call to AWS: a value, a failure, or nothing because the call was not made.
+//! The answer to a call to AWS or to a Kubernetes API server, in the form in which the facts of a check are saved: a
+//! value, a failure, or nothing because the call was not made.
 
+use capa_cloud::{CloudError, ErrorClass};
 use serde::{Deserialize, Serialize};
 
-/// The answer to a call to AWS.
+/// The answer to a call to AWS or to a Kubernetes API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answer<T> {
-    /// AWS answered.
+    /// The call succeeded.
     Found(T),
     /// The call failed.
     Failed(Failure),
@@ -23,7 +25,7 @@ pub struct Failure {
     pub call: String,
     /// Kind of the failure.
     pub kind: FailureKind,
-    /// AWS's error code; absent if no answer arrived.
+    /// AWS's error code; absent if no answer arrived, and for a Kubernetes API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Text of the error.
@@ -42,7 +44,7 @@ pub enum FailureKind {
 }
 
 impl<T> Answer<T> {
-    /// The value, if AWS answered.
+    /// The value, if the call succeeded.
     pub const fn found(&self) -> Option<&T> {
         match self {
             Self::Found(value) => Some(value),
@@ -68,11 +70,26 @@ impl<T> Answer<T> {
     }
 }
 
-impl<T> From<Result<T, Failure>> for Answer<T> {
-    fn from(result: Result<T, Failure>) -> Self {
-        match result {
+impl<T> From<Result<T, CloudError>> for Answer<T> {
+    fn from(answer: Result<T, CloudError>) -> Self {
+        match answer {
             Ok(value) => Self::Found(value),
-            Err(failure) => Self::Failed(failure),
+            Err(error) => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<CloudError> for Failure {
+    fn from(error: CloudError) -> Self {
+        Self {
+            call: error.operation.to_owned(),
+            kind: match error.class {
+                ErrorClass::Unauthorized => FailureKind::Denied,
+                ErrorClass::NoAnswer => FailureKind::Unreachable,
+                _ => FailureKind::Other,
+            },
+            code: error.code,
+            message: error.message,
         }
     }
 }

@@ -1,19 +1,9 @@
-//! Facts about the AWS resources that machine templates name.
+//! Facts about the resources of services other than EC2 that machine templates name, and about dry runs.
 
-use capa_cloud::Availability;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString};
 
 use super::Answer;
-
-/// A zone in which an instance type is offered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Offering {
-    /// Instance type.
-    pub instance_type: String,
-    /// Zone.
-    pub zone: String,
-}
 
 /// An instance profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,39 +23,38 @@ pub struct InstanceProfile {
 pub struct EncryptionKey {
     /// ARN.
     pub arn: String,
-    /// `Enabled`, `Disabled`, `PendingDeletion` or another state.
-    pub state: String,
-    /// `ENCRYPT_DECRYPT` or another usage.
-    pub usage: String,
+    /// State of the key.
+    pub state: KeyState,
+    /// What the key can be used for.
+    pub usage: KeyUsage,
 }
 
-/// A placement group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PlacementGroup {
-    /// Name.
-    pub name: String,
-    /// State of the group.
-    pub state: Availability,
-    /// Number of partitions; absent unless the strategy is `partition`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partitions: Option<i32>,
+/// The state of a key, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+#[strum(serialize_all = "PascalCase")]
+pub enum KeyState {
+    /// The key can be used.
+    #[default]
+    Enabled,
+    /// A state in which the key cannot be used, for example `PendingDeletion`.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
 }
 
-/// A capacity reservation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CapacityReservation {
-    /// `cr-…`
-    pub id: String,
-    /// `active` or another state.
-    pub state: String,
-    /// Zone.
-    pub zone: String,
-    /// Instance type.
-    pub instance_type: String,
-    /// Number of instances that can still be launched.
-    pub free: i32,
+/// What a key can be used for, in AWS's words.
+#[derive(Clone, Debug, Default, Display, EnumString, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum KeyUsage {
+    /// Encryption.
+    #[default]
+    EncryptDecrypt,
+    /// Another usage, for example `SIGN_VERIFY`.
+    #[serde(untagged)]
+    #[strum(default)]
+    Other(String),
 }
 
 /// A bucket for bootstrap data.

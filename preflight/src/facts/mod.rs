@@ -4,17 +4,16 @@ mod answer;
 mod demand;
 mod kubernetes;
 mod machines;
-mod vpc;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-// The lookups of clusters, machines and templates use these types, too.
 pub use capa_cloud::ec2::security_group::{Rule, Source};
 pub use capa_cloud::ec2::{
-    NatGateway, NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget, SecurityGroup, Subnet, Vpc,
-    VpcDns,
+    AclEntry, CapacityReservation, CapacityReservationState, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl,
+    Offering, OptInStatus, PlacementGroup, Region, Route, RouteTable, RouteTableAssociation, RouteTarget,
+    SecurityGroup, Subnet, Vpc, VpcDns, VpcEndpoint, VpcEndpointType, Zone,
 };
 pub use capa_cloud::elb::{HealthCheck, IpAddressType, Listener, LoadBalancer, TargetGroup};
 pub use capa_cloud::{Availability, Host, Image, InstanceType};
@@ -25,8 +24,7 @@ pub use demand::{
     RoleOfMachines, SPOT_VCPUS,
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
-pub use machines::{Bucket, CapacityReservation, DryRun, EncryptionKey, InstanceProfile, Offering, PlacementGroup};
-pub use vpc::{AclEntry, DhcpOptions, NetworkAcl, Region, VpcEndpoint, Zone};
+pub use machines::{Bucket, DryRun, EncryptionKey, InstanceProfile, KeyState, KeyUsage};
 
 /// All facts that the rules read. The facts of a check can be saved and replayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

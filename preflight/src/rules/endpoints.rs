@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Availability, Facts, Subnet, VpcEndpoint};
+use crate::facts::{Availability, Facts, Subnet, VpcEndpoint, VpcEndpointType};
 use crate::lookup::{default_destination, ranges};
 use crate::reach::{Peer, Traffic, allow, filters_of_peer, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
@@ -49,8 +49,8 @@ pub(super) fn missing_services(facts: &Facts, subnet: &Subnet) -> Result<Vec<&'s
         return Err(Skipped::Unknown("AWS shows the endpoints of a shared VPC to its owner only".to_owned()));
     }
     let table = facts.route_table(subnet)?;
-    let serves = |endpoint: &VpcEndpoint| match endpoint.endpoint_type.as_str() {
-        "Gateway" => endpoint.route_table_ids.contains(&table.id),
+    let serves = |endpoint: &VpcEndpoint| match endpoint.endpoint_type {
+        VpcEndpointType::Gateway => endpoint.route_table_ids.contains(&table.id),
         _ => endpoint.has_private_dns,
     };
     let is_missing = |service: &str| {
@@ -82,7 +82,7 @@ fn vpc_endpoints(facts: &Facts) -> Checked {
     let nodes = Peer { ranges: ranges(without_route.iter().copied()), ..machines(facts, None)? };
     let endpoints = facts.of_network(&facts.vpc_endpoints, "the VPC endpoints")?.iter();
     let of_nodes = endpoints.filter(|endpoint| SERVICES.contains(&(endpoint.service.as_str(), "Interface")));
-    let of_nodes = of_nodes.filter(|endpoint| endpoint.endpoint_type == "Interface");
+    let of_nodes = of_nodes.filter(|endpoint| endpoint.endpoint_type == VpcEndpointType::Interface);
     of_each(missing.chain(of_nodes.map(|endpoint| closed_endpoint(facts, endpoint, &nodes))))
 }
 

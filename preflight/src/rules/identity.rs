@@ -2,7 +2,7 @@
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Answer, DryRun, Facts, Failure, FailureKind};
+use crate::facts::{Answer, DryRun, Facts, Failure, FailureKind, OptInStatus};
 use crate::rule::{Category::Identity, Checked, Problem, Rule, ShownBy, applies, known, of_each};
 
 pub(super) const RULES: &[Rule] = &[
@@ -86,7 +86,7 @@ fn region(facts: &Facts) -> Checked {
     let regions = known(&facts.regions, "the regions")?;
     let problem = match regions.iter().find(|region| region.name == *name) {
         None => Some(Problem::new(name, format!("AWS has no region {name}"), "correct the name of the region")),
-        Some(region) if region.opt_in_status == "not-opted-in" => Some(
+        Some(region) if region.opt_in_status == OptInStatus::NotOptedIn => Some(
             Problem::new(
                 name,
                 format!("the account has not enabled region {name}"),

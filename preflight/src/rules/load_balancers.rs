@@ -134,7 +134,7 @@ fn target_groups(facts: &Facts) -> Checked {
         let port = facts.demand.api_port;
         let wrong = if !matches!(group.protocol, Protocol::Tcp | Protocol::Tls | Protocol::TcpUdp) {
             Some(format!("the target group has the protocol {}", group.protocol))
-        } else if !matches!(group.target_type, TargetType::Instance | TargetType::Ip) {
+        } else if !matches!(group.target_type, TargetType::Instance | TargetType::Ip(_)) {
             Some(format!("the target group has the target type {}", group.target_type))
         } else if vpc.is_some_and(|vpc| vpc.id != group.vpc_id) {
             Some(format!("the target group lies in {}", group.vpc_id))

@@ -7,7 +7,8 @@ use capa_api::machine::HttpTokens;
 use jiff::Timestamp;
 
 use crate::facts::{
-    Availability, Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand, ON_DEMAND_VCPUS, SPOT_VCPUS,
+    Availability, CapacityReservationState, Demand, Facts, Image, InstanceProfile, InstanceType, MachineDemand,
+    ON_DEMAND_VCPUS, SPOT_VCPUS,
 };
 use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
@@ -360,7 +361,7 @@ fn placement(facts: &Facts) -> Checked {
             is_asked = true;
             let reservations = known(&facts.capacity_reservations, "the capacity reservations")?;
             match reservations.iter().find(|reservation| reservation.id == id) {
-                Some(found) if found.state == "active" => {
+                Some(found) if found.state == CapacityReservationState::Active => {
                     if found.instance_type != spec.instance_type {
                         add(format!("{id} is for {}", found.instance_type), "ec2 describe-capacity-reservations");
                     } else if is_elsewhere(&found.zone) {

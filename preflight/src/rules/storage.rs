@@ -3,7 +3,7 @@
 use capa_api::cluster::status::FindingSeverity::Blocking;
 use capa_api::common::Volume;
 
-use crate::facts::{Facts, MachineDemand};
+use crate::facts::{Facts, KeyState, KeyUsage, MachineDemand};
 use crate::rule::{Category::Machines, Checked, Problem, Rule, ShownBy, applies, known, of_each};
 
 pub(super) const RULES: &[Rule] = &[
@@ -46,12 +46,12 @@ fn encryption_keys(facts: &Facts) -> Checked {
                 "correct encryptionKey, or create the key",
                 "kms create-key".to_owned(),
             ),
-            Some(key) if key.state != "Enabled" => (
+            Some(key) if key.state != KeyState::Enabled => (
                 format!("key {name} is {}", key.state),
                 "enable the key, or use another one",
                 format!("kms enable-key --key-id {name}"),
             ),
-            Some(key) if key.usage != "ENCRYPT_DECRYPT" => (
+            Some(key) if key.usage != KeyUsage::EncryptDecrypt => (
                 format!("key {name} is for {}", key.usage),
                 "use a symmetric key for encryption",
                 "kms create-key".to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
+use capa_api::network::ZoneType;
 
 use super::traffic::{AclTraffic, of_network_acls};
 use crate::facts::{Demand, Facts, MachineDemand, RoleOfMachines, Subnet};
@@ -328,14 +329,15 @@ fn tag_count(facts: &Facts) -> Checked {
 
 fn zone_types(facts: &Facts) -> Checked {
     let zones = known(&facts.zones, "the zones")?;
-    let types: BTreeMap<&str, &str> = zones.iter().map(|zone| (zone.name.as_str(), zone.zone_type.as_str())).collect();
+    let types: BTreeMap<&str, Option<ZoneType>> =
+        zones.iter().map(|zone| (zone.name.as_str(), zone.zone_type)).collect();
     applies(facts.demand.has_control_plane_machines())?;
     let mut problems = Vec::new();
     for subnet in facts.subnets_of(Some(RoleOfMachines::ControlPlane))? {
-        let zone_type = types.get(subnet.zone.as_str()).copied().unwrap_or("availability-zone");
+        let zone_type = types.get(subnet.zone.as_str()).copied().flatten().unwrap_or(ZoneType::AvailabilityZone);
         let message = if subnet.outpost_arn.is_some() {
             format!("{} of the control plane is on an Outpost", subnet.id)
-        } else if zone_type != "availability-zone" {
+        } else if zone_type.is_edge() {
             format!("{} of the control plane is in {}, a {zone_type}", subnet.id, subnet.zone)
         } else {
             continue;

@@ -225,7 +225,7 @@ pub(crate) fn wants_default_tenancy(machines: &MachineDemand) -> bool {
 
 fn tenancy(facts: &Facts) -> Checked {
     let vpc = facts.the_vpc()?;
-    applies(vpc.tenancy == "dedicated")?;
+    applies(vpc.tenancy == Tenancy::Dedicated)?;
     let shared = facts.demand.machines.iter().filter(|machines| wants_default_tenancy(machines));
     let problems = shared.map(|machines| {
         Problem::new(

@@ -10,8 +10,9 @@ use strum::Display;
 use super::security_group::IngressRule;
 
 /// Type of a load balancer of the Kubernetes API.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, Display, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum LoadBalancerType {
     /// Classic Load Balancer, the first generation.
     #[default]

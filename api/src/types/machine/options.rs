@@ -148,11 +148,14 @@ pub enum CapacityReservationPreference {
 }
 
 /// Tenancy of the hardware of an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, EnumString, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Tenancy {
     /// The instance shares hardware with instances of other accounts.
+    #[default]
     Default,
     /// The instance shares hardware only with instances of the same account.
     Dedicated,

@@ -32,7 +32,7 @@ impl ElbCalls {
 
     /// The listeners of a load balancer without their tags; empty if the load balancer is gone.
     async fn listeners_of_one(&self, load_balancer: &str) -> Result<Vec<Listener>, CloudError> {
-        match self.listeners_without_tags(load_balancer).await {
+        match self.listeners(load_balancer).await {
             Err(error) if error.class == ErrorClass::NotFound => Ok(Vec::new()),
             answer => answer,
         }

@@ -6,7 +6,8 @@ use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::common::Tags;
 use capa_cloud::ErrorClass;
 use capa_cloud::elb::{
-    IpAddressType, Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed, Protocol, TargetType,
+    AddressFamily, IpAddressType, Listener, LoadBalancer, LoadBalancerKind, LoadBalancerState, Observed, Protocol,
+    TargetType,
 };
 use capa_cloud::managed::{ManagedClouds, Scope, Seen};
 
@@ -210,7 +211,7 @@ async fn an_observation_shows_load_balancers_in_the_vpc_or_with_a_name() {
             assert_eq!((group.vpc_id.as_str(), &group.protocol, group.port), (vpc, &Protocol::Tcp, 6443));
             assert_eq!(
                 (&group.target_type, group.load_balancer_arns.as_slice()),
-                (&TargetType::Ip, &["arn:lb/owned".to_owned()][..])
+                (&TargetType::Ip(AddressFamily::Ipv4), &["arn:lb/owned".to_owned()][..])
             );
             assert_eq!(group.health_check, health_check(Protocol::Https, Some("/readyz")));
         }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::super::access::TargetAccess;
 use super::super::member::{Member, RegistrationCall, drain_deadline};
-use super::super::model::{Desired, GroupFacts, Health, RegistrationState, Target, TargetKind, TargetState};
+use super::super::model::{Desired, GroupFacts, Health, RegistrationState, Target, TargetState};
 use super::{GroupState, MemberKey};
+use crate::elb::TargetType;
 use crate::{ErrorClass, Timing};
 
 impl GroupState {
@@ -17,13 +18,13 @@ impl GroupState {
             return self.unread(member, timing, now);
         };
         let Some(target) = member.target(facts) else {
-            return match &facts.kind {
+            return match &facts.target_type {
                 _ if member.is_leaving() => RegistrationState::Out,
-                TargetKind::Other(kind) => RegistrationState::Unsuitable(kind.clone()),
-                TargetKind::Address(family) if !member.instance.addresses.is_empty() => {
+                TargetType::Other(kind) => RegistrationState::Unsuitable(kind.clone()),
+                TargetType::Ip(family) if !member.instance.addresses.is_empty() => {
                     RegistrationState::Unsuitable(format!("ip with {family} addresses"))
                 }
-                TargetKind::Instance | TargetKind::Address(_) => RegistrationState::Unknown,
+                TargetType::Instance | TargetType::Ip(_) => RegistrationState::Unknown,
             };
         };
         let Some(seen) = &self.seen else {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::super::access::{GroupTags, TargetAccess, TargetUser};
 use super::super::member::Member;
-use super::super::model::{Desired, RegistrationState, TargetKind, TargetState};
+use super::super::model::{Desired, RegistrationState, TargetState};
 use super::{GroupState, backoff};
+use crate::elb::TargetType;
 use crate::{CloudError, ClusterKey, MachineKey, Timing};
 
 /// The known tags of a group.
@@ -113,7 +114,7 @@ impl GroupState {
         let health = seen.get(&target);
         let is_in = health.is_some_and(|health| health.state != TargetState::Draining);
         if member.is_leaving() {
-            is_in && matches!(facts.kind, TargetKind::Address(_)) && !member.was_registered()
+            is_in && matches!(facts.target_type, TargetType::Ip(_)) && !member.was_registered()
         } else {
             !is_in && member.desired == Desired::Registered
         }

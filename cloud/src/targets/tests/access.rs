@@ -33,7 +33,7 @@ impl Scene {
 
 #[test]
 fn tags_are_read_once_before_the_first_registration() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     scene.answer(&GroupRequest::Tags, Ok(untagged()));
     scene.want("other", Desired::Registered);
     scene.later(SECOND);
@@ -46,7 +46,7 @@ fn tags_are_read_once_before_the_first_registration() {
 #[test]
 fn the_tags_of_what_is_registered_are_not_read() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     for _ in 0..3 {
         assert_eq!(scene.targets.begin(scene.now), None);
         scene.later(SECOND * 600);
@@ -59,7 +59,7 @@ fn the_tags_of_what_is_registered_are_not_read() {
 
 #[test]
 fn a_refused_control_plane_is_not_registered_until_tags_change() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     scene.answer(&GroupRequest::Tags, Ok(of_prod()));
     let refused = RegistrationState::Refused(refusal());
     assert_eq!(scene.want("one", Desired::Registered), refused);
@@ -90,7 +90,7 @@ fn a_refused_control_plane_is_not_registered_until_tags_change() {
 #[test]
 fn a_refusal_takes_nothing_out_that_is_registered() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     scene.want("new", Desired::Registered);
     scene.answer(&GroupRequest::Tags, Ok(of_prod()));
     assert_eq!(scene.want("new", Desired::Registered), RegistrationState::Refused(refusal()));
@@ -102,7 +102,7 @@ fn a_refusal_takes_nothing_out_that_is_registered() {
 
 #[test]
 fn tags_that_cannot_be_read_hold_registrations_and_no_looks() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     let denied = CloudError::answered("DescribeTags", "AccessDenied", "no");
     let call = scene.targets.begin(scene.now).expect("a read of the tags");
     let report = scene.targets.ended(&call, Err(denied.clone()), scene.now);
@@ -129,7 +129,7 @@ fn a_machine_is_told_before_its_launch_whether_it_may() {
     assert_eq!(scene.targets.begin(scene.now), None);
     assert_eq!(scene.targets.next_due(), None, "nothing is called for what is not registered");
     scene.want("one", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Instance)));
     scene.shows(&[]);
     assert_eq!(scene.targets.begin(scene.now), None, "the tags are known");
 }
@@ -164,7 +164,7 @@ fn old_tags_grant_nothing_and_go_on_refusing() {
 
 #[test]
 fn another_user_of_a_group_counts_until_it_is_gone() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     let used = || {
         let mut request = target_group();
         request.user.used_by = Some("team-b/prod".into());
@@ -189,7 +189,7 @@ fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
     // Networks may overlap: the address may belong to an instance of the other cluster.
     for desired in [Desired::Deregistered, Desired::Forgotten] {
         let seen = [("10.0.0.3", TargetState::Healthy)];
-        let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", desired, &seen);
+        let mut scene = Scene::looked_at(TargetType::Ip(AddressFamily::Ipv4), "one", desired, &seen);
         assert_eq!(scene.want("one", desired), RegistrationState::Unknown);
         scene.answer(&GroupRequest::Tags, Ok(of_prod()));
         assert_eq!(scene.want("one", desired), RegistrationState::Out);
@@ -198,7 +198,7 @@ fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
 
         let mut scene = Scene::new();
         scene.want_recorded("one", desired);
-        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+        scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
         scene.shows(&seen);
         scene.window();
         let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
@@ -209,7 +209,7 @@ fn an_address_in_a_refused_group_is_taken_out_only_on_record() {
 #[test]
 fn unreadable_tags_hold_a_departure_five_minutes_at_most() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Ip(AddressFamily::Ipv4), "one", Desired::Deregistered, &seen);
     let denied = CloudError::answered("DescribeTags", "AccessDenied", "no");
     scene.answer(&GroupRequest::Tags, Err(denied.clone()));
     let stands = |scene: &mut Scene| scene.want("one", Desired::Deregistered);

@@ -8,7 +8,7 @@ fn a_deregistered_address_is_released_for_good() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Forgotten);
     scene.want("other", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[("10.0.0.3", TargetState::Healthy), ("10.0.0.5", TargetState::Healthy)]);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("10.0.0.3")]), Ok(GroupAnswer::Done));
@@ -26,7 +26,7 @@ fn a_departure_lasts_while_a_registration_may_still_show() {
     let deregister = GroupRequest::Deregister(vec![target("i-one")]);
     for answer in [Ok(GroupAnswer::Done), Err(CloudError::no_answer("RegisterTargets", "none"))] {
         let is_answered = answer.is_ok();
-        let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+        let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
         scene.window();
         let call = scene.targets.begin(scene.now).expect("a registration");
         assert_eq!(call.request, register);
@@ -44,7 +44,7 @@ fn a_departure_lasts_while_a_registration_may_still_show() {
 
 #[test]
 fn a_registration_that_does_not_show_yet_is_undone() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     scene.window();
     scene.answer(&GroupRequest::Register(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.quiet_until(scene.now + SECOND * 10);
@@ -57,7 +57,7 @@ fn a_registration_that_does_not_show_yet_is_undone() {
 #[test]
 fn five_minutes_count_from_the_accepted_deregistration() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
     scene.later(SECOND * 200);
     scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
@@ -71,7 +71,7 @@ fn five_minutes_count_from_the_accepted_deregistration() {
 
 #[test]
 fn a_read_from_before_the_departure_does_not_prove_it() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[]);
     scene.later(SECOND * 400);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
 }
@@ -122,7 +122,7 @@ fn an_unreadable_group_is_read_at_its_time_even_when_overdue() {
 #[test]
 fn a_target_removed_from_a_machine_is_not_registered_again() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     let now = scene.now;
     let states = scene.targets.want(&machine("one"), &instance("one"), &[classic()], Desired::Registered, now);
     assert_eq!(states, [RegistrationState::Unknown]);
@@ -148,7 +148,7 @@ fn a_refusal_from_before_the_departure_proves_nothing() {
 fn a_read_under_way_when_the_departure_began_proves_nothing() {
     let mut scene = Scene::new();
     scene.want("one", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Instance)));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Instance)));
     let look = scene.targets.begin(scene.now).expect("a look");
     scene.later(SECOND);
     scene.want("one", Desired::Deregistered);
@@ -160,7 +160,7 @@ fn a_read_under_way_when_the_departure_began_proves_nothing() {
 #[test]
 fn a_write_for_one_instance_does_not_count_as_a_read() {
     let seen = [("10.0.0.5", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "other", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Ip(AddressFamily::Ipv4), "other", Desired::Registered, &seen);
     scene.later(SECOND * 5);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.want("other", Desired::Deregistered);
@@ -172,7 +172,7 @@ fn a_write_for_one_instance_does_not_count_as_a_read() {
 #[test]
 fn an_overdue_address_is_tried_again_once_its_instance_is_gone() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Ip(AddressFamily::Ipv4), "one", Desired::Deregistered, &seen);
     let deregister = GroupRequest::Deregister(vec![target("10.0.0.3")]);
     scene.window();
     scene.answer(&deregister, Err(CloudError::no_answer("DeregisterTargets", "none")));
@@ -188,7 +188,7 @@ fn an_overdue_address_is_tried_again_once_its_instance_is_gone() {
 #[test]
 fn a_returning_target_drains_anew_for_a_bounded_time() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Deregistered, &seen);
     let deregister = GroupRequest::Deregister(vec![target("i-one")]);
     scene.window();
     scene.answer(&deregister, Ok(GroupAnswer::Done));
@@ -214,7 +214,7 @@ fn a_returning_target_drains_anew_for_a_bounded_time() {
 
 #[test]
 fn answers_to_credentials_of_another_account_are_forgotten() {
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &[]);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Deregistered, &[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Out);
     scene.targets.forget_answers();
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Unknown);
@@ -231,7 +231,7 @@ fn answers_to_credentials_of_another_account_are_forgotten() {
 fn a_predecessors_registration_may_come_in_the_first_minute() {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Deregistered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[]);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
     scene.quiet_until(SECOND * 10);
@@ -249,7 +249,7 @@ fn a_predecessors_registration_may_come_in_the_first_minute() {
 fn unanswered_registration() -> Scene {
     let mut scene = Scene::with(Timing::default());
     scene.want("one", Desired::Registered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[]);
     scene.later(SECOND * 100);
     scene.shows(&[]);
@@ -301,7 +301,7 @@ fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
     for desired in [Desired::Registered, Desired::Deregistered] {
         let mut scene = Scene::with(Timing::default());
         scene.want("one", desired);
-        scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+        scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
         scene.shows(&drains);
         scene.want("one", Desired::Deregistered);
         scene.later(SECOND);
@@ -320,7 +320,7 @@ fn an_unreadable_group_holds_a_departure_five_minutes_at_most() {
 #[test]
 fn an_address_hidden_from_other_credentials_is_deregistered() {
     let seen = [("10.0.0.3", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Address(AddressFamily::Ipv4), "one", Desired::Forgotten, &seen);
+    let mut scene = Scene::looked_at(TargetType::Ip(AddressFamily::Ipv4), "one", Desired::Forgotten, &seen);
     scene.targets.forget_answers();
     scene.answer(&GroupRequest::Health, Err(refused("TargetGroupNotFound")));
     assert_eq!(scene.want("one", Desired::Forgotten), RegistrationState::Out, "of a group that is not there");
@@ -334,7 +334,7 @@ fn an_address_hidden_from_other_credentials_is_deregistered() {
 #[test]
 fn an_unreadable_delay_does_not_stop_reads_of_health() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Deregistered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Deregistered, &seen);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Ok(GroupAnswer::Done));
     scene.answer(&GroupRequest::Delay, Err(refused("AccessDenied")));
@@ -353,7 +353,7 @@ fn a_short_drain_limit_leaves_time_for_late_registrations() {
     let timing = Timing { drain_limit: SECOND * 5, ..Timing::default() };
     scene.targets = Targets::new(timing);
     scene.want("one", Desired::Deregistered);
-    scene.answer(&GroupRequest::Facts, Ok(facts(TargetKind::Address(AddressFamily::Ipv4))));
+    scene.answer(&GroupRequest::Facts, Ok(facts(TargetType::Ip(AddressFamily::Ipv4))));
     scene.shows(&[]);
     scene.now = SECOND * 79;
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -364,7 +364,7 @@ fn a_short_drain_limit_leaves_time_for_late_registrations() {
 #[test]
 fn a_deregistration_that_is_under_way_is_waited_for() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Deregistered);
     scene.window();
     let Some(call) = scene.next_call() else {
@@ -381,7 +381,7 @@ fn a_deregistration_that_is_under_way_is_waited_for() {
 #[test]
 fn the_wait_of_a_deletion_begins_with_the_deletion() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Departing);
     scene.later(SECOND * 400);
     assert_eq!(scene.want("one", Desired::Deregistered), RegistrationState::Leaving);
@@ -392,7 +392,7 @@ fn the_wait_of_a_deletion_begins_with_the_deletion() {
 #[test]
 fn all_but_the_last_healthy_target_depart_early() {
     let both = [("i-one", TargetState::Healthy), ("i-other", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &both);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &both);
     scene.want("other", Desired::Registered);
     scene.want("one", Desired::Departing);
     scene.want("other", Desired::Departing);

@@ -18,7 +18,7 @@ fn a_missing_group_releases_instances_and_fails_new_ones() {
 #[test]
 fn a_group_that_is_deleted_later_releases_its_instances() {
     let seen = [("i-one", TargetState::Healthy)];
-    let mut scene = Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &seen);
+    let mut scene = Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &seen);
     scene.want("one", Desired::Deregistered);
     scene.window();
     scene.answer(&GroupRequest::Deregister(vec![target("i-one")]), Err(refused("TargetGroupNotFound")));

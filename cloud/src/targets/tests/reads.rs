@@ -7,7 +7,7 @@ fn the_last_read_stands_for_an_interval_longer_under_throttles() {
     for (code, is_stale) in [("AccessDenied", true), ("Throttling", false)] {
         let error = refused(code);
         let mut scene =
-            Scene::looked_at(TargetKind::Instance, "one", Desired::Registered, &[("i-one", TargetState::Healthy)]);
+            Scene::looked_at(TargetType::Instance, "one", Desired::Registered, &[("i-one", TargetState::Healthy)]);
         let failing_since = SECOND * 600;
         scene.quiet_until(failing_since);
         let mut reports = vec![];

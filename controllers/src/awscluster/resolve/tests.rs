@@ -1,8 +1,8 @@
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::ConditionStatus;
+use capa_cloud::CloudError;
 use capa_cloud::ec2::Subnet;
-use capa_cloud::elb::LoadBalancerKind;
-use capa_cloud::{ApiLoadBalancer, CloudError};
+use capa_cloud::elb::Listener;
 use serde_json::{Value, json};
 
 use super::*;
@@ -203,9 +203,9 @@ fn targets_behind_a_named_load_balancer_outlive_a_refused_lookup() {
 #[test]
 fn more_targets_than_a_machine_can_have_block_the_control_plane() {
     let groups: Vec<String> = (0..=ControlPlaneTarget::MAX_COUNT).map(|number| format!("arn:{number}")).collect();
-    let balancer = ApiLoadBalancer { kind: LoadBalancerKind::Network, listeners: [(6443, groups)].into() };
+    let listener = Listener { port: 6443, target_group_arns: groups, ..Listener::default() };
     let found = FoundNetwork {
-        named_load_balancers: [("api".to_owned(), Ok(Some(balancer)))].into(),
+        named_load_balancers: [("api".to_owned(), Ok(Some(vec![listener])))].into(),
         ..FoundNetwork::default()
     };
     let mut spec = spec(&json!({}));

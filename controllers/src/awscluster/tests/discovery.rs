@@ -6,7 +6,7 @@ use capa_api::common::MachineRole;
 use capa_api::conditions::ConditionType;
 use capa_api::meta::PREFLIGHT_REQUESTED_ANNOTATION;
 use capa_api::network::NetworkSecurityGroups;
-use capa_cloud::targets::{AddressFamily, TargetKind};
+use capa_cloud::elb::{AddressFamily, TargetType};
 use capa_runtime::reconcile::Next;
 
 use super::{Pass, Scene, aws_cluster};
@@ -37,16 +37,11 @@ fn tagged() -> Scene {
     scene.aws.tagged_target_group(
         ARN,
         "vpc-00000001",
-        TargetKind::Address(AddressFamily::Ipv4),
+        TargetType::Ip(AddressFamily::Ipv4),
         &[("role", "api"), ("a", "b")],
     );
     let elsewhere = ARN.replace("api", "elsewhere");
-    scene.aws.tagged_target_group(
-        &elsewhere,
-        "vpc-00000002",
-        TargetKind::Address(AddressFamily::Ipv4),
-        &[("role", "api")],
-    );
+    scene.aws.tagged_target_group(&elsewhere, "vpc-00000002", TargetType::Ip(AddressFamily::Ipv4), &[("role", "api")]);
     scene
 }
 
@@ -155,7 +150,7 @@ async fn named_parts_win_and_are_not_searched_for() {
                  controlPlaneTargets: [{targetGroupARN: 'arn:aws:elasticloadbalancing:eu-west-1:111122223333:\
                  targetgroup/mine/0123456789abcdef'}]";
     let mine = ARN.replace("api", "mine");
-    scene.aws.tagged_target_group(&mine, "vpc-00000001", TargetKind::Address(AddressFamily::Ipv4), &[]);
+    scene.aws.tagged_target_group(&mine, "vpc-00000001", TargetType::Ip(AddressFamily::Ipv4), &[]);
     let pass = scene.pass(&aws_cluster(&format!("{}, {named}", whole()))).await;
     assert_eq!(pass.condition(NETWORK_READY), "True/Ready", "{}", pass.message(NETWORK_READY));
     assert_eq!(pass.subnet_ids(), ["subnet-0000000b"]);
@@ -265,7 +260,7 @@ async fn more_matches_than_a_machine_can_have_are_a_conflict() {
         }
         for number in 0..9 {
             let arn = ARN.replace("api", &format!("many-{number}"));
-            scene.aws.tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[("role", "many")]);
+            scene.aws.tagged_target_group(&arn, "vpc-00000001", TargetType::Instance, &[("role", "many")]);
         }
         let pass = scene.pass(&aws_cluster(&spec(&[VPC, part]))).await;
         assert_eq!(pass.condition(NETWORK_READY), "False/Conflict");
@@ -281,7 +276,7 @@ async fn a_vpc_with_very_many_target_groups_is_not_searched() {
     let scene = tagged();
     for number in 0..400 {
         let arn = ARN.replace("api", &format!("other-{number}"));
-        scene.aws.tagged_target_group(&arn, "vpc-00000001", TargetKind::Instance, &[]);
+        scene.aws.tagged_target_group(&arn, "vpc-00000001", TargetType::Instance, &[]);
     }
     let pass = scene.pass(&aws_cluster(&whole())).await;
     assert_eq!(pass.condition(NETWORK_READY), "False/InvalidSpec");
@@ -294,7 +289,7 @@ async fn a_vpc_with_very_many_target_groups_is_not_searched() {
 #[tokio::test]
 async fn a_target_group_of_functions_is_no_target() {
     let scene = tagged();
-    let functions = TargetKind::Other("lambda".to_owned());
+    let functions = TargetType::Other("lambda".to_owned());
     let arn = ARN.replace("api", "functions");
     scene.aws.tagged_target_group(&arn, "vpc-00000001", functions, &[("role", "api")]);
     let pass = scene.pass(&aws_cluster(&whole())).await;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use capa_api::conditions::ConditionType;
 use capa_api::unsupported;
-use capa_cloud::targets::{Group, TargetKind};
+use capa_cloud::elb::TargetType;
+use capa_cloud::targets::Group;
 use serde_json::{Value, json};
 
 use super::{LOOKUP, NETWORK, Pass, Scene, aws_cluster};
@@ -19,7 +20,7 @@ async fn pass(spec: &str) -> Pass {
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     scene.aws.load_balancer("api", 6443, arn);
     let classic = Group::Classic("classic".to_owned());
-    scene.aws.group(&classic, TargetKind::Instance);
+    scene.aws.group(&classic, TargetType::Instance);
     scene.pass(&aws_cluster(spec)).await
 }
 

@@ -40,7 +40,7 @@ async fn targets_follow_the_port_of_an_endpoint_that_is_set_later() {
     let scene = Scene::new();
     let groups = ["a", "b"]
         .map(|name| format!("arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/{name}/0123456789abcdef"));
-    scene.aws.load_balancer_with("api", &[(6443, &groups[0]), (443, &groups[1])]);
+    scene.aws.load_balancer_with("api", &[(6443, &[groups[0].as_str()]), (443, &[groups[1].as_str()])]);
     let spec = aws_cluster(&format!("{NETWORK}, controlPlaneLoadBalancer: {{name: api, loadBalancerType: nlb}}"));
     let before = scene.pass(&spec).await;
     let target = |pass: &Pass| pass.network().control_plane_targets[0].clone();

@@ -265,14 +265,15 @@ async fn ready_falls_when_no_machine_can_be_launched() {
 
 #[tokio::test]
 async fn a_target_group_that_appears_makes_the_cluster_ready() {
-    use capa_cloud::targets::{Group, TargetKind};
+    use capa_cloud::elb::TargetType;
+    use capa_cloud::targets::Group;
 
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     let spec = format!("{NETWORK}, controlPlaneTargets: [{{targetGroupARN: '{arn}'}}]");
     let scene = Scene::new();
     let missing = scene.pass(&aws_cluster(&spec)).await;
     assert_eq!(missing.condition(READY), "False/NotFound");
-    scene.aws.group(&Group::TargetGroup(arn.to_owned()), TargetKind::Instance);
+    scene.aws.group(&Group::TargetGroup(arn.to_owned()), TargetType::Instance);
     let found = scene.after(&missing, Duration::from_secs(5)).await;
     assert_eq!(found.condition(READY), "True/Ready");
     assert_eq!(found.condition(NETWORK_READY), "True/Ready");

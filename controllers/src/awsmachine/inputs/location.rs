@@ -386,7 +386,7 @@ async fn resolve_targets(
     }
     let mut answers = Answers::new();
     for name in targets.iter().filter_map(|target| target.load_balancer_name.as_deref()) {
-        answers.insert(name.to_owned(), session.cloud.load_balancer(name).await);
+        answers.insert(name.to_owned(), session.cloud.listeners_of(name).await);
     }
     let (mut resolved, problems) = resolve_names(targets, &answers, &session.region, &session.account_id);
     resolved.retain(|target| target.load_balancer_name.is_none());

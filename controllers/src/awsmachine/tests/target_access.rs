@@ -1,7 +1,8 @@
 //! Tests of control plane machines that name targets of other clusters.
 
 use capa_api::meta::{CONTROL_PLANE_LABEL, CONTROL_PLANE_TARGET_TAG};
-use capa_cloud::targets::{AddressFamily, TargetKind, TargetPolicy};
+use capa_cloud::elb::{AddressFamily, TargetType};
+use capa_cloud::targets::TargetPolicy;
 
 use super::targets::{GROUP, classic, group, launch, run, scene, target_group};
 use super::*;
@@ -158,7 +159,7 @@ async fn an_instance_with_refused_targets_is_not_registered() {
 #[tokio::test]
 async fn a_neighbours_instance_of_the_same_address_keeps_its_target() {
     let scene = scene(&target_group());
-    scene.aws.group(&group(), TargetKind::Address(AddressFamily::Ipv4));
+    scene.aws.group(&group(), TargetType::Ip(AddressFamily::Ipv4));
     launch(&scene).await;
     // The neighbour's instance is in another VPC with the same address range.
     scene.aws.register("10.0.0.1", &group());

@@ -4,7 +4,8 @@ use capa_api::common::MachineRole;
 use capa_api::contract::Machine;
 use capa_api::machine::MachineTargetState;
 use capa_api::meta::CONTROL_PLANE_LABEL;
-use capa_cloud::targets::{AddressFamily, Group, TargetKind};
+use capa_cloud::elb::{AddressFamily, TargetType};
+use capa_cloud::targets::Group;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
@@ -32,7 +33,7 @@ pub(super) fn scene(targets: &str) -> Scene {
     let scene = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {targets}"));
     scene.kubernetes.put_machine(control_plane_machine());
     for group in [group(), classic()] {
-        scene.aws.group(&group, TargetKind::Instance);
+        scene.aws.group(&group, TargetType::Instance);
     }
     scene
 }
@@ -80,7 +81,7 @@ pub(super) async fn running(targets: &str) -> Scene {
 /// A running machine with a target group of type ip.
 async fn running_by_address() -> Scene {
     let scene = scene(&target_group());
-    scene.aws.group(&group(), TargetKind::Address(AddressFamily::Ipv4));
+    scene.aws.group(&group(), TargetType::Ip(AddressFamily::Ipv4));
     run(scene).await
 }
 
@@ -201,8 +202,8 @@ async fn the_name_of_a_load_balancer_is_resolved_before_the_launch() {
 async fn a_load_balancer_with_more_target_groups_than_a_machine_can_have_stops_the_launch() {
     let scene = scene("[{loadBalancerName: api}]");
     let groups: Vec<String> = (0..9).map(|number| GROUP.replace("/api/", &format!("/api-{number}/"))).collect();
-    let listeners: Vec<(i32, &str)> = groups.iter().map(|group| (6443, group.as_str())).collect();
-    scene.aws.load_balancer_with("api", &listeners);
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    scene.aws.load_balancer_with("api", &[(6443, &groups)]);
     let pass = scene.pass().await;
     assert_eq!(pass.condition(ConditionType::NetworkReady), "False/InvalidSpec");
     let message = pass.message(ConditionType::NetworkReady);
@@ -229,7 +230,7 @@ async fn nothing_is_registered_before_its_address_is_on_record() {
 #[tokio::test]
 async fn workers_and_machines_without_targets_are_not_registered() {
     let worker = Scene::with_spec(&format!("{SPEC}, controlPlaneTargets: {}", target_group()));
-    worker.aws.group(&group(), TargetKind::Instance);
+    worker.aws.group(&group(), TargetType::Instance);
     for scene in [worker, scene("[]")] {
         scene.pass().await;
         scene.aws.set_instance_state(FIRST, InstanceState::Running);
@@ -251,7 +252,7 @@ async fn a_foreign_target_group_is_named_and_not_called() {
     ] {
         let scene = scene(&format!("[{{targetGroupARN: '{arn}'}}]"));
         let named = Group::TargetGroup(arn);
-        scene.aws.group(&named, TargetKind::Instance);
+        scene.aws.group(&named, TargetType::Instance);
         let scene = run(scene).await;
         let pass = scene.pass().await;
         let targets = ConditionType::ControlPlaneTargetsReady;

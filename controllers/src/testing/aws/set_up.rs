@@ -6,7 +6,8 @@ use capa_api::common::Tags;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_cloud::ec2::{Route, RouteTable, RouteTableAssociation, RouteTarget};
-use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target, TargetKind};
+use capa_cloud::elb::TargetType;
+use capa_cloud::targets::{Group, GroupCall, GroupRequest, Target};
 use capa_cloud::{HostRequest, InstanceType, LaunchRequest, StateReason};
 use capa_fake_aws::machines::{Region, plain_launch};
 use capa_fake_aws::{FakeAccount, PublishedImage};
@@ -106,21 +107,22 @@ impl FakeAws {
 
     /// Adds a Network Load Balancer that forwards a port to a target group.
     pub(crate) fn load_balancer(&self, name: &str, port: i32, target_group: &str) {
-        self.load_balancer_with(name, &[(port, target_group)]);
+        self.load_balancer_with(name, &[(port, &[target_group])]);
     }
 
-    /// Adds a Network Load Balancer that forwards each port to a target group.
-    pub(crate) fn load_balancer_with(&self, name: &str, listeners: &[(i32, &str)]) {
+    /// Adds a Network Load Balancer that forwards each port to target groups.
+    pub(crate) fn load_balancer_with(&self, name: &str, listeners: &[(i32, &[&str])]) {
         let account = self.account();
         let arn = account.add_load_balancer(name, "", &[], Tags::new());
-        for (port, group) in listeners {
-            account.add_listener(&arn, *port, group, Tags::new());
+        for (port, groups) in listeners {
+            let listener = account.add_listener(&arn, *port, "", Tags::new());
+            assert!(account.set_listener_targets(&listener, groups));
         }
     }
 
     /// Adds a target group or a Classic Load Balancer.
-    pub(crate) fn group(&self, group: &Group, kind: TargetKind) {
-        self.account().put_group(group, kind, DRAINS_FOR);
+    pub(crate) fn group(&self, group: &Group, target_type: TargetType) {
+        self.account().put_group(group, target_type, DRAINS_FOR);
     }
 
     /// Tags a group.
@@ -241,9 +243,9 @@ impl FakeAws {
     }
 
     /// Adds a target group of a VPC, with tags.
-    pub(crate) fn tagged_target_group(&self, arn: &str, vpc_id: &str, kind: TargetKind, tags: &[(&str, &str)]) {
+    pub(crate) fn tagged_target_group(&self, arn: &str, vpc_id: &str, target_type: TargetType, tags: &[(&str, &str)]) {
         let account = self.account();
-        account.put_group(&Group::TargetGroup(arn.to_owned()), kind, DRAINS_FOR);
+        account.put_group(&Group::TargetGroup(arn.to_owned()), target_type, DRAINS_FOR);
         assert!(account.set_vpc_of_group(arn, vpc_id));
         let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         assert!(account.set_tags(arn, tags.collect()));

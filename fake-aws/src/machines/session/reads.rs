@@ -59,6 +59,7 @@ fn call(flow: &Flow, read: &Read) -> Option<(CallRequest, String)> {
         Read::PublicParameter(name) => by_name("name", name),
         Read::FreeAddresses(pool) => by_name("pool-id", pool),
         Read::LoadBalancer(name) => (CallRequest::load_balancer(flow, name), name.clone()),
+        Read::Listeners(load_balancer) => (CallRequest::listeners(flow, load_balancer), load_balancer.clone()),
         Read::ClassicLoadBalancers(names) => {
             let names = names.join(" ");
             (CallRequest::load_balancer(flow, &names), names)
@@ -93,6 +94,7 @@ fn answer(client: &mut Client<'_>, now: Timestamp, read: &Read) -> Result<Found,
         Read::PublicParameter(name) => Found::PublicParameter(client.public_parameter(now, name)?),
         Read::FreeAddresses(pool) => Found::FreeAddresses(client.free_addresses(now, pool)?),
         Read::LoadBalancer(name) => Found::LoadBalancer(client.load_balancer(now, name)?),
+        Read::Listeners(load_balancer) => Found::Listeners(client.listeners(now, load_balancer)?),
         Read::ClassicLoadBalancers(names) => Found::ClassicLoadBalancers(client.classic_load_balancers(now, names)?),
         Read::TargetGroups(arns) => Found::TargetGroups(client.target_groups(now, arns)?),
         Read::TargetGroupsIn(vpc_id) => Found::TargetGroupsIn(client.target_groups_in(now, vpc_id)?),

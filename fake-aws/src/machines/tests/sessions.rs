@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 
 use super::plain_request;
 use crate::machines::{Accounts, CallDescription, Client, Sessions, SimSession, Transport};
+use capa_cloud::elb::TargetType;
 use capa_cloud::session::{MachineSession, Moment, SessionDriver, SessionKey, perform};
-use capa_cloud::targets::{Desired, Group, TargetInstance, TargetKind, TargetPolicy, TargetRequest, TargetUser};
+use capa_cloud::targets::{Desired, Group, TargetInstance, TargetPolicy, TargetRequest, TargetUser};
 use capa_cloud::{
     Account, CloudError, ControlPlaneTarget, ErrorClass, InstanceLifecycle, InstanceLookups, InstanceObserver,
     InstanceState, LaunchRequest, LoadBalancerTargets, MachineKey, Query,
@@ -101,7 +102,7 @@ impl Double {
         region.security_group("sg-1", "vpc-1", "nodes");
         region.image("ami-1", "/dev/xvda");
         let group = Group::TargetGroup(TARGET_GROUP.to_owned());
-        region.network().put_group(&group, TargetKind::Instance, seconds(60));
+        region.network().put_group(&group, TargetType::Instance, seconds(60));
         let world = Simulated {
             accounts,
             sessions: Sessions::default(),

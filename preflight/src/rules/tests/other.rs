@@ -2,7 +2,7 @@
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
-use capa_api::network::NetworkSubnet;
+use capa_api::network::{NetworkSubnet, ZoneType};
 use serde_json::json;
 
 use super::bad::{attributes, balancer, default_route, found, group, machines, target_group};
@@ -109,7 +109,8 @@ fn edge_subnet(facts: &mut Facts) {
     shown.id = "subnet-000000ed".to_owned();
     shown.zone = "eu-west-1-lax-1a".to_owned();
     found(&mut facts.subnets).push(shown);
-    let zone = Zone { name: "eu-west-1-lax-1a".into(), zone_type: "local-zone".into(), state: "available".into() };
+    let zone =
+        Zone { name: "eu-west-1-lax-1a".into(), zone_type: Some(ZoneType::LocalZone), state: "available".into() };
     found(&mut facts.zones).push(zone);
 }
 

@@ -39,7 +39,7 @@ fn drift_is_repaired() {
     check(&mut world, "a health check");
     let vpc = world.account.vpcs()[0].id.clone();
     let foreign = world.account.add_target_group("mine", &vpc, 6443, Tags::new());
-    assert!(world.account.set_listener_target(&listener(&world, 6443), &foreign));
+    assert!(world.account.set_listener_targets(&listener(&world, 6443), &[&foreign]));
     observe_again(&mut world);
     let targets = world.account.listeners();
     assert!(targets.iter().any(|listener| listener.target_group_arns == [api.clone()]), "{targets:?}");
@@ -82,7 +82,7 @@ fn a_target_group_of_capa_is_adopted_by_its_listener() {
     let theirs = world.account.add_target_group("apiserver-target-x7k2p", &vpc, 6443, ours.tags.clone());
     assert!(world.account.set_health_check(&theirs, ours.health_check.clone()));
     let listener = world.account.listeners()[0].arn.clone();
-    assert!(world.account.set_listener_target(&listener, &theirs) && world.account.remove_target_group(&ours.arn));
+    assert!(world.account.set_listener_targets(&listener, &[&theirs]) && world.account.remove_target_group(&ours.arn));
     world.lose_status();
     observe_again(&mut world);
     let groups = world.account.target_groups();

@@ -7,11 +7,11 @@ mod security_groups;
 use std::collections::BTreeMap;
 
 use capa_api::common::ControlPlaneTarget;
-use capa_api::network::{NetworkSubnet, NetworkVpc};
+use capa_api::network::{NetworkSubnet, NetworkVpc, ZoneType};
 
 use self::load_balancing::BALANCER;
 use super::super::*;
-use crate::facts::{Answer, Demand, Facts, Zone as ZoneFact};
+use crate::facts::{Answer, Availability, Demand, Facts, Zone as ZoneFact};
 
 const ACCOUNT: &str = "111122223333";
 const EXISTING_BALANCER_GROUP: &str = "sg-0000000f";
@@ -127,8 +127,8 @@ impl<'a> World<'a> {
         let subnets = self.subnets();
         let zones = subnets.iter().map(|subnet| ZoneFact {
             name: subnet.zone.clone(),
-            zone_type: "availability-zone".to_owned(),
-            state: "available".to_owned(),
+            zone_type: Some(ZoneType::AvailabilityZone),
+            state: Availability::Available,
         });
         let resolves = self.all(|_, wanted| (*wanted == Wanted::Resolves).then_some("10.0.0.9".to_owned()));
         let (vpc, vpc_dns, dhcp_options) = self.vpc();

@@ -1,5 +1,7 @@
 //! The VPC and its subnets.
 
+use capa_api::machine::Tenancy;
+
 use super::{ACCOUNT, EXISTING_RANGE, World, id, zone_name};
 use crate::facts::{
     AclEntry, Availability, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl, Route, RouteTable,
@@ -41,8 +43,8 @@ impl<'a> World<'a> {
             owner_id: when(self.has(object, &Wanted::OwnAccount), ACCOUNT, "999999999999"),
             cidr_blocks: vec![when(is_apart.is_some() || overlapping.is_empty(), &self.range(), overlapping)],
             ipv6_cidr_blocks: self.has(object, &Wanted::Ipv6).then(|| "2001:db8::/56".to_owned()).into_iter().collect(),
-            tenancy: when(self.has(object, &Wanted::DefaultTenancy), "default", "dedicated"),
-            dhcp_options_id: "dopt-1".to_owned(),
+            tenancy: if self.has(object, &Wanted::DefaultTenancy) { Tenancy::Default } else { Tenancy::Dedicated },
+            dhcp_options_id: Some("dopt-1".to_owned()),
             ..Vpc::default()
         };
         let dns = VpcDns {

@@ -79,12 +79,11 @@ fn placement() -> Vec<Bad> {
             facts.encryption_keys.insert("alias/volumes".to_owned(), Answer::Found(None));
         }),
         bad_world("M8", "alias/volumes", "is Disabled", |facts| {
-            found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().state =
-                "Disabled".to_owned();
+            found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().state = "Disabled".into();
         }),
         bad_world("M8", "alias/volumes", "is for SIGN_VERIFY", |facts| {
             found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().usage =
-                "SIGN_VERIFY".to_owned();
+                "SIGN_VERIFY".into();
         }),
         bad_world("M8", "alias/volumes", "is not of eu-west-1", |facts| {
             found(facts.encryption_keys.get_mut("alias/volumes").unwrap()).as_mut().unwrap().arn =
@@ -117,7 +116,7 @@ fn placement() -> Vec<Bad> {
             found(&mut facts.capacity_reservations)[0].zone = "eu-west-1b".to_owned();
         }),
         bad_world("M12", PINNED, "capacity reservation cr-0000000a is not active", |facts| {
-            found(&mut facts.capacity_reservations)[0].state = "expired".to_owned();
+            found(&mut facts.capacity_reservations)[0].state = "expired".into();
         }),
         bad_world("M12", PINNED, "dedicated host h-0000000a is not available", |facts| {
             found(&mut facts.dedicated_hosts)[0].availability_zone = "eu-west-1c".to_owned();

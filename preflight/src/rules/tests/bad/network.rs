@@ -1,7 +1,9 @@
 //! Broken credentials, VPCs, subnets, routes and endpoints.
 
+use capa_api::network::ZoneType;
+
 use super::{Bad, bad_world, default_route, deny, failed, found, group, machines, subnet, vpc};
-use crate::facts::{Answer, Availability, DryRun, FailureKind, NatGatewayState, RouteTarget};
+use crate::facts::{Answer, Availability, DryRun, FailureKind, NatGatewayState, OptInStatus, RouteTarget};
 use crate::testing::VPC;
 
 pub(super) fn bad() -> Vec<Bad> {
@@ -20,7 +22,7 @@ fn identity() -> Vec<Bad> {
             found(&mut facts.regions).clear();
         }),
         bad_world("I2", "eu-west-1", "not enabled", |facts| {
-            found(&mut facts.regions)[0].opt_in_status = "not-opted-in".to_owned();
+            found(&mut facts.regions)[0].opt_in_status = OptInStatus::NotOptedIn;
         }),
         bad_world("I3", "ec2", "does not answer DescribeVpcs", |facts| {
             facts.vpc = Answer::Failed(failed("DescribeVpcs", FailureKind::Unreachable));
@@ -124,7 +126,7 @@ fn subnets() -> Vec<Bad> {
             subnet(facts, "subnet-0000000a").tags.extend(tags);
         }),
         bad_world("S12", "subnet-0000000a", "a local-zone", |facts| {
-            found(&mut facts.zones)[0].zone_type = "local-zone".to_owned();
+            found(&mut facts.zones)[0].zone_type = Some(ZoneType::LocalZone);
         }),
         bad_world("S12", "subnet-0000000a", "on an Outpost", |facts| {
             subnet(facts, "subnet-0000000a").outpost_arn = Some("arn:aws:outposts:eu-west-1:1:outpost/op-1".to_owned());

@@ -1,7 +1,7 @@
 //! Broken security groups and load balancers.
 
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol};
+use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol, TargetType};
 
 use super::{Bad, attributes, bad_world, balancer, found, group, machines, target_group};
 use crate::facts::{IpAddressType, Source};
@@ -93,7 +93,7 @@ fn load_balancing() -> Vec<Bad> {
             target_group(facts).protocol = Protocol::Http;
         }),
         bad_world("L1", GROUP_ARN, "the target type lambda", |facts| {
-            target_group(facts).target_type = "lambda".into();
+            target_group(facts).target_type = TargetType::Other("lambda".to_owned());
         }),
         bad_world("L1", GROUP_ARN, "lies in vpc-0000000f", |facts| {
             target_group(facts).vpc_id = "vpc-0000000f".to_owned();

@@ -1,28 +1,15 @@
-//! Facts about network ACLs and VPC endpoints.
+//! VPC endpoints.
 
 use aws_sdk_ec2::types;
+use capa_cloud::ec2::VpcEndpoint;
 use capa_cloud::{CloudError, Query};
-use capa_preflight::facts::{AclEntry, NetworkAcl, VpcEndpoint};
 
-use super::super::{Ec2Calls, PAGE_SIZE, filters, text};
+use super::{Ec2Calls, PAGE_SIZE, filters, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
-    /// The network ACLs of a VPC.
-    pub(crate) async fn network_acl_facts(&self, vpc_id: &str) -> Result<Vec<NetworkAcl>, CloudError> {
-        let query = &Query::filter("vpc-id", [vpc_id]);
-        self.runner
-            .describe("DescribeNetworkAcls", query, |permit, token| async move {
-                let request = self.client.describe_network_acls().set_filters(filters(query));
-                let request = request.max_results(PAGE_SIZE).set_next_token(token);
-                let answer = self.runner.call(permit, request.send()).await?;
-                Ok(Page { items: answer.network_acls().iter().map(network_acl).collect(), next: answer.next_token })
-            })
-            .await
-    }
-
     /// The endpoints of a VPC.
-    pub(crate) async fn vpc_endpoint_facts(&self, vpc_id: &str) -> Result<Vec<VpcEndpoint>, CloudError> {
+    pub(crate) async fn vpc_endpoints(&self, vpc_id: &str) -> Result<Vec<VpcEndpoint>, CloudError> {
         let query = &Query::filter("vpc-id", [vpc_id]);
         self.runner
             .describe("DescribeVpcEndpoints", query, |permit, token| async move {
@@ -35,30 +22,6 @@ impl Ec2Calls {
     }
 }
 
-fn network_acl(list: &types::NetworkAcl) -> NetworkAcl {
-    let subnets = list.associations().iter().filter_map(types::NetworkAclAssociation::subnet_id);
-    NetworkAcl {
-        id: text(list.network_acl_id()),
-        subnet_ids: subnets.map(str::to_owned).collect(),
-        entries: list.entries().iter().map(acl_entry).collect(),
-    }
-}
-
-fn acl_entry(entry: &types::NetworkAclEntry) -> AclEntry {
-    let ports = entry.port_range().and_then(|range| {
-        let port = |port: Option<i32>| u16::try_from(port?).ok();
-        port(range.from()).zip(port(range.to()))
-    });
-    AclEntry {
-        number: entry.rule_number().unwrap_or_default(),
-        is_egress: entry.egress() == Some(true),
-        allows: entry.rule_action() == Some(&types::RuleAction::Allow),
-        protocol: text(entry.protocol()),
-        cidr_block: text(entry.cidr_block().or_else(|| entry.ipv6_cidr_block())),
-        ports,
-    }
-}
-
 fn vpc_endpoint(endpoint: &types::VpcEndpoint) -> VpcEndpoint {
     // The name is `com.amazonaws.<region>.<service>`; in China most services have the prefix `cn.`.
     let name = endpoint.service_name().unwrap_or_default();
@@ -67,7 +30,7 @@ fn vpc_endpoint(endpoint: &types::VpcEndpoint) -> VpcEndpoint {
     VpcEndpoint {
         id: text(endpoint.vpc_endpoint_id()),
         service: text(service.or_else(|| endpoint.service_name())),
-        endpoint_type: text(endpoint.vpc_endpoint_type().map(types::VpcEndpointType::as_str)),
+        endpoint_type: endpoint.vpc_endpoint_type().map_or("", types::VpcEndpointType::as_str).into(),
         state: endpoint.state().map_or("", types::State::as_str).into(),
         has_private_dns: endpoint.private_dns_enabled() == Some(true),
         subnet_ids: endpoint.subnet_ids().to_vec(),

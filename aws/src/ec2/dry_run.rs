@@ -10,8 +10,8 @@ use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::{CloudError, ErrorClass, LaunchRequest, MetadataOptions, Query, UserData, additional_tags};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
-use super::super::launch::run_instances;
-use super::super::{Ec2Calls, once};
+use super::launch::run_instances;
+use super::{Ec2Calls, once};
 
 /// Calls that AWS checks but does not carry out.
 #[async_trait]
