@@ -121,29 +121,4 @@ mod tests {
             assert!(!is_like(value, pattern), "{value} is not like {pattern}");
         }
     }
-
-    fn found(query: &Query) -> Result<Vec<&'static str>, CloudError> {
-        let one = Tags::from([("Name".into(), "one".into()), ("team".into(), "blue".into())]);
-        let two = Tags::from([("Name".into(), "two".into())]);
-        let things = [("t-1", &one), ("t-2", &two)].into_iter();
-        select("DescribeThings", query, &["thing-id"], things, |thing, _| vec![(*thing).to_owned()])
-    }
-
-    #[test]
-    fn all_filters_and_one_value_of_each_must_match() {
-        assert_eq!(found(&Query::default()).unwrap(), ["t-1", "t-2"]);
-        assert_eq!(found(&Query::filter("thing-id", ["t-2", "t-9"])).unwrap(), ["t-2"]);
-        assert_eq!(found(&Query::filter("tag:Name", ["two"])).unwrap(), ["t-2"]);
-        assert_eq!(found(&Query::filter("tag-key", ["team"])).unwrap(), ["t-1"]);
-        assert_eq!(found(&Query::filter("tag:Name", ["one"]).and("thing-id", ["t-2"])).unwrap(), [""; 0]);
-    }
-
-    #[test]
-    fn an_unknown_filter_is_refused() {
-        let code = |query: &Query| found(query).unwrap_err().code;
-        assert_eq!(code(&Query::filter("thing-name", ["x"])).as_deref(), Some("InvalidParameterValue"));
-        assert_eq!(code(&Query::filter("thing-id", [""; 0])).as_deref(), Some("InvalidParameterValue"));
-        let many = (0..=MAX_VALUES).map(|number| number.to_string());
-        assert_eq!(code(&Query::filter("thing-id", many)).as_deref(), Some("FilterLimitExceeded"));
-    }
 }

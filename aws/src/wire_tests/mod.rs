@@ -7,7 +7,6 @@ mod credentials;
 mod elastic_ip;
 mod error_codes;
 mod fake;
-mod fleet;
 mod following;
 mod hosts;
 mod known_details;

@@ -147,17 +147,14 @@ impl LaunchedInstance {
 
     /// The values of the instance for a filter of DescribeInstances.
     pub(super) fn filter_values(&self, at: Timestamp, filter: &str) -> Vec<String> {
-        let state = self.state(at);
         let attached = |values: Vec<String>| if self.has_interface(at) { values } else { Vec::new() };
         match filter {
             "instance-id" => vec![self.id.clone()],
             "client-token" => vec![self.request.client_token.clone()],
             "image-id" => vec![self.request.image_id.clone()],
             "instance-type" => vec![self.instance_type.clone()],
-            "instance-state-name" => vec![state.to_string()],
-            "instance-state-code" => vec![state_code(state).to_owned()],
+            "instance-state-name" => vec![self.state(at).to_string()],
             "availability-zone" => vec![self.subnet.zone.clone()],
-            "key-name" => self.request.key_name.iter().cloned().collect(),
             "subnet-id" => attached(vec![self.subnet.id.clone()]),
             "vpc-id" => attached(vec![self.subnet.vpc_id.clone()]),
             "instance.group-id" => attached(self.security_group_ids.clone()),
@@ -219,30 +216,17 @@ impl Phase {
 }
 
 /// The known filters of DescribeInstances, besides the filters by tag.
-pub(super) const FILTERS: [&str; 11] = [
+pub(super) const FILTERS: [&str; 9] = [
     "instance-id",
     "client-token",
     "image-id",
     "instance-type",
     "instance-state-name",
-    "instance-state-code",
     "availability-zone",
-    "key-name",
     "subnet-id",
     "vpc-id",
     "instance.group-id",
 ];
-
-fn state_code(state: InstanceState) -> &'static str {
-    match state {
-        InstanceState::Pending => "0",
-        InstanceState::Running => "16",
-        InstanceState::ShuttingDown => "32",
-        InstanceState::Terminated => "48",
-        InstanceState::Stopping => "64",
-        InstanceState::Stopped => "80",
-    }
-}
 
 fn address(address_type: MachineAddressType, address: String) -> MachineAddress {
     MachineAddress { address_type, address }

@@ -119,15 +119,6 @@ mod tests {
     }
 
     #[test]
-    fn actions_do_not_share_a_bucket() {
-        let mut buckets = TokenBuckets::default();
-        assert_eq!(acquired(&mut buckets, START, "RunInstances", 1, 10), 5);
-        assert_eq!(acquired(&mut buckets, START, "DescribeInstances", 0, 200), 100);
-        assert_eq!(acquired(&mut buckets, START, "DescribeSubnets", 0, 200), 100);
-        assert_eq!(acquired(&mut buckets, START, "StopInstances", 1, 200), 50);
-    }
-
-    #[test]
     fn instances_count_besides_calls_and_a_refused_call_is_free() {
         let mut buckets = TokenBuckets::default();
         assert_eq!(acquired(&mut buckets, START, "TerminateInstances", 500, 3), 2);

@@ -286,10 +286,10 @@ impl Region {
         self
     }
 
-    /// Sets whether an instance is protected from TerminateInstances.
-    pub fn protect(&mut self, id: &str, protected: bool) -> &mut Self {
+    /// Protects an instance from TerminateInstances.
+    pub fn protect(&mut self, id: &str) -> &mut Self {
         if let Some(instance) = self.instances.get_mut(id) {
-            instance.protected = protected;
+            instance.protected = true;
         }
         self
     }

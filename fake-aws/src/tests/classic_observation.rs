@@ -1,4 +1,3 @@
-use capa_cloud::ErrorClass;
 use capa_cloud::elb::Observed;
 use capa_cloud::managed::Seen;
 
@@ -41,61 +40,6 @@ fn an_observation_shows_classic_balancers_of_the_vpc_and_namesakes() {
     let shown = seen.shown().unwrap().iter();
     let shown: Vec<_> = shown.map(|balancer| (&*balancer.name, balancer.tags.len(), &balancer.attributes)).collect();
     assert_eq!(shown, [(NAME, 0, &Seen::NotAsked), ("other", 0, &Seen::NotAsked)]);
-}
-
-#[test]
-fn looks_at_classic_balancers_are_counted_with_a_prefix() {
-    let network = Network::new();
-    let account = &network.account;
-    network.make_classic();
-    let counts = || {
-        account.reset_describes();
-        network.observe_classic();
-        let mut counts = account.describes();
-        counts.retain(|action, _| action.contains("LoadBalancer") || action.contains("Tags"));
-        counts.into_iter().collect::<Vec<_>>()
-    };
-    let attributes = ("DescribeClassicLoadBalancerAttributes", 1);
-    let balancers = ("DescribeClassicLoadBalancers", 1);
-    assert_eq!(counts(), [attributes, balancers, ("DescribeClassicTags", 1)]);
-    for number in 0..20 {
-        account.add_classic_load_balancer(&format!("other-{number}"), &network.vpc, &[], Tags::new());
-    }
-    assert_eq!(counts(), [attributes, balancers, ("DescribeClassicTags", 2)]);
-    assert_eq!(network.call(delete(NAME)), "");
-    let elsewhere = account.add_vpc("10.0.0.0/16", Tags::new());
-    account.add_classic_load_balancer(NAME, &elsewhere, &[], owned());
-    assert_eq!(counts(), [balancers, ("DescribeClassicTags", 1)]);
-}
-
-#[test]
-fn a_refused_classic_describe_fails_the_kind_or_a_part() {
-    let network = Network::new();
-    network.make_balancer();
-    network.make_classic();
-    // Whether the Classic Load Balancers and their attributes are seen, and the operation of the error.
-    let table = [
-        ("DescribeClassicLoadBalancers", [false, false], "DescribeLoadBalancers"),
-        ("DescribeClassicTags", [false, false], "DescribeTags"),
-        ("DescribeClassicLoadBalancerAttributes", [true, false], "DescribeLoadBalancerAttributes"),
-        ("DescribeLoadBalancers", [true, true], ""),
-        ("DescribeTags", [true, true], ""),
-    ];
-    for (name, expected, operation) in table {
-        let refused = [name.to_owned()].into();
-        network.account.set(|behaviour| behaviour.refused_describes = refused);
-        let seen = observe_named(&network.account, Some(&network.vpc), &NAMES, &[NAME]);
-        assert_eq!(seen.load_balancers.shown().is_some(), !operation.is_empty(), "{name}");
-        let balancers = &seen.classic_load_balancers;
-        let attributes = balancers.shown().map(|balancers| &balancers[0].attributes);
-        let is_seen = [balancers.shown().is_some(), attributes.is_some_and(|attributes| attributes.shown().is_some())];
-        assert_eq!(is_seen, expected, "{name}");
-        let errors =
-            [balancers.answer().err().flatten(), attributes.and_then(|attributes| attributes.answer().err().flatten())];
-        let error = errors.into_iter().flatten().next();
-        assert_eq!(error.map_or("", |error| error.operation), operation, "{name}");
-        assert!(error.is_none_or(|error| error.class == ErrorClass::Unauthorized), "{name}");
-    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
-use capa_cloud::elb::LoadBalancerState::{self, Active, Failed, Provisioning};
+use capa_cloud::elb::LoadBalancerState::{self, Active, Provisioning};
 use capa_cloud::elb::Observed;
 use capa_cloud::managed::Seen;
 
@@ -31,20 +31,6 @@ fn a_load_balancer_is_provisioning_before_it_is_active() {
     assert_eq!(network.balancer_state(), Provisioning);
     network.account.advance(seconds(1));
     assert_eq!(network.balancer_state(), Active);
-}
-
-#[test]
-fn a_planned_load_balancer_fails_after_provisioning() {
-    let network = Network::new();
-    network.account.fail_load_balancers(1, "no capacity");
-    network.make_balancer();
-    assert_eq!(network.balancer_state(), Provisioning);
-    network.account.advance(seconds(20));
-    assert_eq!(network.balancer_state(), Failed("no capacity".to_owned()));
-    let other = create_balancer("other", &[&network.subnet], &[]);
-    made(&network.account, other);
-    network.account.advance(seconds(20));
-    assert_eq!(network.account.load_balancers()[1].state, Active);
 }
 
 #[test]
@@ -166,97 +152,14 @@ fn an_observation_shows_load_balancers_of_the_vpc_and_namesakes() {
 }
 
 #[test]
-fn looks_at_load_balancers_are_counted_by_action() {
+fn contents_have_tags_and_targets_of_load_balancers() {
     let network = Network::new();
-    let account = &network.account;
-    let arn = network.make_balancer();
-    let group = network.make_target_group();
+    let (arn, group) = (network.make_balancer(), network.make_target_group());
     assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
-    for number in 0..19 {
-        account.add_target_group(&format!("additional-listener-{number}"), &network.vpc, 80, Tags::new());
-        account.add_target_group(&format!("foreign-{number}"), &network.vpc, 80, owned());
-    }
-    account.reset_describes();
-    let seen = network.observe();
-    assert!(seen.load_balancers.shown().unwrap()[0].attributes.shown().is_some());
-    assert_eq!(seen.listeners.shown().unwrap()[0].tags, owned());
-    let mut counts = account.describes();
-    counts.retain(|action, _| action.contains("Load") || action.contains("Target") || action.contains("Listen"));
-    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
-    assert_eq!(counts.len(), 5);
-    assert_eq!(account.describes()["DescribeTags"], 3, "21 resources and a listener");
-}
-
-#[test]
-fn a_refused_describe_leaves_the_other_parts() {
-    let network = Network::new();
-    let arn = network.make_balancer();
-    let group = network.make_target_group();
-    assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
-    // Whether the load balancers, their attributes, the target groups, their attributes and the listeners are seen.
-    let table = [
-        ("DescribeLoadBalancers", [false, false, true, true, false]),
-        ("DescribeTargetGroups", [true, true, false, false, true]),
-        ("DescribeTags", [false; 5]),
-        ("DescribeLoadBalancerAttributes", [true, false, true, true, true]),
-        ("DescribeTargetGroupAttributes", [true, true, true, false, true]),
-        ("DescribeListeners", [true, true, true, true, false]),
-    ];
-    for (action, expected) in table {
-        let refused = [action.to_owned()].into();
-        network.account.set(|behaviour| behaviour.refused_describes = refused);
-        let seen = network.observe();
-        let (balancers, groups) = (seen.load_balancers.shown(), seen.target_groups.shown());
-        let is_seen = [
-            balancers.is_some(),
-            balancers.is_some_and(|balancers| balancers[0].attributes.shown().is_some()),
-            groups.is_some(),
-            groups.is_some_and(|groups| groups[0].attributes.shown().is_some()),
-            seen.listeners.shown().is_some(),
-        ];
-        assert_eq!(is_seen, expected, "{action}");
-    }
-}
-
-#[test]
-fn hosts_resolve_unless_the_test_says_otherwise() {
-    let account = FakeAccount::new();
-    let resolves = || account.resolves("api.example.com").now_or_never().unwrap();
-    assert!(resolves());
-    account.set(|behaviour| behaviour.unresolved = true);
-    assert!(!resolves());
-    assert!(account.describes().is_empty());
-}
-
-#[test]
-fn changes_of_load_balancers_by_hand_show_in_the_contents() {
-    let network = Network::new();
-    let account = &network.account;
-    let arn = network.make_balancer();
-    let group = network.make_target_group();
-    let other = account.add_target_group("other", &network.vpc, 80, Tags::new());
-    assert_eq!(network.call(create_listener(&arn, &group, 6443)), "");
-    let listener = account.listeners().remove(0).arn;
-    let mut contents = account.contents();
-    let changes: [&dyn Fn() -> bool; 11] = [
-        &|| account.set_tags(&arn, Tags::new()),
-        &|| account.set_tags(&group, Tags::new()),
-        &|| account.set_tags(&listener, Tags::new()),
-        &|| account.set_load_balancer_attribute(&arn, PROTECTION, "true"),
-        &|| account.set_target_group_attribute(&group, "preserve_client_ip.enabled", "false"),
-        &|| account.set_health_check(&group, check("80")),
-        &|| account.set_listener_targets(&listener, &[&other]),
-        &|| account.remove_target_group(&other),
-        &|| account.remove_listener(&listener),
-        &|| account.remove_load_balancer(&arn),
-        &|| account.remove_vpc(&network.vpc),
-    ];
-    for (number, change) in changes.iter().enumerate() {
-        assert!(change(), "{number}");
-        let after = account.contents();
-        assert_ne!(after, contents, "{number}");
-        contents = after;
-    }
-    assert!(!account.remove_load_balancer(&arn));
-    assert_eq!(contents.target_groups_without_vpc[0].name, "apiserver-target-1");
+    let vpc = network.account.contents().vpcs.remove(0);
+    let (balancer, group) = (&vpc.load_balancers[0], &vpc.target_groups[0]);
+    let listener = &balancer.listeners[0];
+    assert_eq!([&balancer.tags, &group.tags, &listener.tags], [&owned(); 3]);
+    assert_eq!(listener.target_groups, ["apiserver-target-1"]);
+    assert_eq!(group.health_check.port, "traffic-port");
 }

@@ -148,21 +148,6 @@ fn a_nat_gateway_fails_without_an_internet_gateway() {
 }
 
 #[test]
-fn a_test_plans_how_many_nat_gateways_fail_and_why() {
-    let network = Network::new();
-    let account = &network.account;
-    account.fail_nat_gateways(2, "InternalError", "Please try again.");
-    for token in ["one", "two", "three"] {
-        let address = made(account, allocate());
-        made(account, create_nat_gateway(&network.subnet, &address, token));
-    }
-    account.advance(seconds(20));
-    let failures: Vec<_> = account.nat_gateways().into_iter().map(|gateway| gateway.failure).collect();
-    let planned = Some("InternalError: Please try again.".to_owned());
-    assert_eq!(failures, [planned.clone(), planned, None]);
-}
-
-#[test]
 fn a_nat_gateway_deleted_while_pending_never_fails() {
     let network = Network::new();
     network.account.fail_nat_gateways(1, "InternalError", "Please try again.");
@@ -242,28 +227,6 @@ fn a_hidden_address_or_subnet_is_unknown_to_a_nat_gateway() {
     assert_eq!(create(&network.subnet, &address), "InvalidAllocationID.NotFound");
     account.advance(seconds(10));
     assert_eq!(create(&subnet, &address), "");
-}
-
-#[test]
-fn a_user_adds_and_deletes_nat_gateways_by_hand() {
-    let network = Network::new();
-    let account = &network.account;
-    let gateway = account.add_nat_gateway(&network.subnet, owned());
-    assert_eq!((network.state(), network.is_associated()), (Available, false));
-    assert!(account.add_nat_gateway_address(&gateway, &network.address));
-    assert!(network.is_associated());
-    assert!(account.set_tags(&gateway, Tags::new()));
-    assert!(account.set_tags(&network.address, Tags::new()));
-    assert_eq!((network.only().tags, account.addresses()[0].tags.clone()), Default::default());
-    assert!(account.remove_nat_gateway(&gateway));
-    assert_eq!(network.state(), Deleting);
-    account.advance(seconds(20));
-    assert_eq!((network.state(), network.is_associated()), (Deleted, false));
-    assert!(!account.remove_nat_gateway("nat-9"));
-    assert!(account.remove_address(&network.address));
-    assert!(!account.remove_address(&network.address));
-    call(account, delete_nat_gateway(&gateway)).unwrap();
-    assert_eq!(account.foreign_writes().len(), 1);
 }
 
 #[test]

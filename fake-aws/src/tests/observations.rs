@@ -1,6 +1,3 @@
-use std::collections::BTreeMap;
-
-use capa_cloud::ErrorClass;
 use capa_cloud::managed::Seen;
 
 use super::*;
@@ -104,42 +101,6 @@ fn tags_of_fresh_resources_can_show_later() {
 }
 
 #[test]
-fn a_refused_describe_leaves_the_others() {
-    let account = FakeAccount::new();
-    let vpc = account.add_vpc("10.0.0.0/16", owned());
-    let actions = [
-        "DescribeVpcs",
-        "DescribeVpcAttribute",
-        "DescribeSubnets",
-        "DescribeInternetGateways",
-        "DescribeNatGateways",
-        "DescribeAddresses",
-        "DescribeRouteTables",
-        "DescribeSecurityGroups",
-    ];
-    for action in actions {
-        account.set(|behaviour| behaviour.refused_describes = [action.to_owned()].into());
-        let seen = observe(&account, Some(&vpc));
-        let errors = [
-            seen.vpcs.answer().err().flatten(),
-            seen.dns.answer().err().flatten(),
-            seen.subnets.answer().err().flatten(),
-            seen.internet_gateways.answer().err().flatten(),
-            seen.nat_gateways.answer().err().flatten(),
-            seen.addresses.answer().err().flatten(),
-            seen.route_tables.answer().err().flatten(),
-            seen.security_groups.answer().err().flatten(),
-        ];
-        let expected = actions.map(|known| known == action);
-        assert_eq!(errors.map(|error| error.is_some()), expected, "{action}");
-        for error in errors.into_iter().flatten() {
-            assert_eq!(error.code.as_deref(), Some("UnauthorizedOperation"));
-            assert!(error.message.contains(&format!("ec2:{action}")), "{error}");
-        }
-    }
-}
-
-#[test]
 fn dns_attributes_of_a_hidden_vpc_are_not_asked_for() {
     let account = FakeAccount::new();
     assert_eq!(observe(&account, Some("vpc-9")).dns, Seen::NotAsked);
@@ -147,39 +108,4 @@ fn dns_attributes_of_a_hidden_vpc_are_not_asked_for() {
     let dns = observe(&account, Some("vpc-9")).dns;
     let error = dns.answer().err().flatten().unwrap();
     assert_eq!(error.code.as_deref(), Some("InvalidVpcID.NotFound"));
-}
-
-#[test]
-fn zones_and_account_are_what_the_test_sets() {
-    let account = FakeAccount::new();
-    let zones = || account.zones().now_or_never().unwrap();
-    assert_eq!(zones().unwrap(), ["eu-west-1a", "eu-west-1b", "eu-west-1c"]);
-    account.set(|behaviour| {
-        behaviour.zones = ["us-east-1b", "us-east-1a"].map(str::to_owned).to_vec();
-        "444455556666".clone_into(&mut behaviour.account_id);
-    });
-    assert_eq!(zones().unwrap(), ["us-east-1a", "us-east-1b"]);
-    assert_eq!(account.account_id().now_or_never().unwrap().unwrap(), "444455556666");
-    account.set(|behaviour| behaviour.refused_describes = ["DescribeAvailabilityZones".to_owned()].into());
-    assert_eq!(zones().unwrap_err().class, ErrorClass::Unauthorized);
-}
-
-#[test]
-fn reads_are_counted_by_action() {
-    let account = FakeAccount::new();
-    let vpc = account.add_vpc("10.0.0.0/16", owned());
-    observe(&account, Some(&vpc));
-    let once = [
-        ("DescribeAddresses", 1),
-        ("DescribeInternetGateways", 2),
-        ("DescribeNatGateways", 1),
-        ("DescribeRouteTables", 1),
-        ("DescribeSecurityGroups", 1),
-        ("DescribeSubnets", 1),
-        ("DescribeVpcAttribute", 2),
-        ("DescribeVpcs", 1),
-    ];
-    assert_eq!(account.describes(), BTreeMap::from(once));
-    account.reset_describes();
-    assert!(account.describes().is_empty());
 }

@@ -313,28 +313,6 @@ fn the_main_route_table_of_a_fresh_vpc_is_hidden_with_it() {
 }
 
 #[test]
-fn a_user_changes_route_tables_by_hand() {
-    let network = Network::new();
-    let (account, subnet) = (&network.account, &network.subnet);
-    let table = account.add_route_table(&network.vpc, owned());
-    let contents = || account.contents().vpcs.remove(0).route_tables.remove(0);
-    assert!(account.set_route(&table, ALL, Some("pcx-1")));
-    assert!(account.set_association_of_subnet(subnet, Some(&table)));
-    assert!(account.set_tags(&table, Tags::new()));
-    let changed = contents();
-    assert_eq!((&changed.routes[ALL][..], &changed.tags), ("pcx", &Tags::new()));
-    assert_eq!(changed.subnets, ["10.0.0.0/24"]);
-    assert!(account.set_route(&table, ALL, None));
-    assert!(account.set_association_of_subnet(subnet, None));
-    assert!(!account.set_association_of_subnet(subnet, None), "there is none any more");
-    assert!(!account.set_association_of_subnet(subnet, Some("rtb-9")));
-    assert!(!account.set_route("rtb-9", ALL, None));
-    assert!(contents().routes.is_empty() && contents().subnets.is_empty());
-    assert!(account.remove_route_table(&table));
-    assert!(!account.remove_route_table(&table));
-}
-
-#[test]
 fn an_association_of_a_foreign_subnet_is_foreign() {
     let network = Network::new();
     let account = &network.account;

@@ -324,29 +324,6 @@ fn contents_name_the_groups_that_are_sources() {
 }
 
 #[test]
-fn a_user_changes_security_groups_by_hand() {
-    let network = Network::new();
-    let account = &network.account;
-    let [one, two] = ["one", "two"].map(|name| account.add_security_group(&network.vpc, name, owned()));
-    let https = from_range(443, "0.0.0.0/0");
-    assert!(account.add_rule(&one, https.clone()));
-    assert!(account.add_rule(&one, described(&https)));
-    assert!(account.add_rule(&one, from_group(22, &two)));
-    assert_eq!(network.group(&one).ingress, [described(&https), from_group(22, &two)]);
-    assert!(account.remove_rule(&one, &https));
-    assert!(!account.remove_rule(&one, &https), "there is none any more");
-    assert!(!account.add_rule("sg-9", https.clone()));
-    assert!(!account.remove_rule("sg-9", &https));
-    assert!(account.set_tags(&one, Tags::new()));
-    assert_eq!(network.group(&one).tags, Tags::new());
-    assert!(account.remove_security_group(&two));
-    assert!(!account.remove_security_group(&two));
-    assert_eq!(network.group(&one).ingress, []);
-    assert!(account.remove_vpc(&network.vpc));
-    assert_eq!(account.security_groups(), []);
-}
-
-#[test]
 fn a_rule_that_names_a_foreign_group_is_a_foreign_write() {
     let network = Network::new();
     let account = &network.account;

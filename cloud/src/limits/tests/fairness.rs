@@ -158,28 +158,6 @@ fn clusters_of_a_tenant_come_in_the_order_of_their_last_turns() {
     assert_eq!(order, ["y-1", "x-2", "z-1", "x-3"]);
 }
 
-/// A measurement: `cargo test --profile sim -p capa-cloud -- --ignored --nocapture five_thousand`.
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::print_stdout, reason = "the result of the measurement")]
-fn five_thousand_callers_ask_for_turns() {
-    for clusters in [1, 5_000] {
-        let mut limiter = drained();
-        let call =
-            |machine: usize| launch_in(cluster("team-a", &(machine % clusters).to_string()), &machine.to_string());
-        let began = std::time::Instant::now();
-        for machine in 0..5_000 {
-            assert!(limiter.reserve(&call(machine), Duration::ZERO).is_err());
-        }
-        let joined = began.elapsed() / 5_000;
-        let began = std::time::Instant::now();
-        for machine in 0..100 {
-            assert_eq!(limiter.acquire(&call(machine), seconds(0.5) * (u32::try_from(machine).unwrap() + 1)), Ok(()));
-        }
-        println!("{clusters} clusters: {joined:?} to join, {:?} to be granted", began.elapsed() / 100);
-    }
-}
-
 #[test]
 fn flows_without_waiting_callers_are_removed() {
     let mut limiter = drained();

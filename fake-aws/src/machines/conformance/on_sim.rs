@@ -151,7 +151,7 @@ impl Ec2UnderTest for OnSim {
             }
             Circumstance::DeathInPending(reason) => region.behaviour().death_in_pending = Some(reason),
             Circumstance::Protected(id) => {
-                region.protect(&id, true);
+                region.protect(&id);
             }
             Circumstance::Throttling => region.behaviour().throttling = true,
         }

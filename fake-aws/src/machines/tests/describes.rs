@@ -22,34 +22,6 @@ fn a_stale_describe_shows_the_former_state() {
 }
 
 #[test]
-fn instances_are_found_by_key_state_code_and_type() {
-    let mut world = Fixture::new();
-    world.run(&request("token", "subnet-a")).unwrap();
-    for (query, count) in [
-        (Query::filter("key-name", ["ops"]), 0),
-        (Query::filter("instance-state-code", ["16"]), 0),
-        (Query::filter("instance-state-code", ["0"]), 1),
-        (Query::filter("instance-type", ["t3.*"]), 1),
-    ] {
-        assert_eq!(world.describe(&query).len(), count, "{query:?}");
-    }
-}
-
-#[test]
-fn an_unknown_filter_is_refused_without_any_match() {
-    let mut world = Fixture::new();
-    let now = world.now;
-    let query = Query::filter("machine-name", ["one"]);
-    let mut client = world.client();
-    assert_eq!(code(client.describe_instances(now, &query)), "InvalidParameterValue");
-    assert_eq!(code(client.describe_vpcs(now, &query)), "InvalidParameterValue");
-    assert_eq!(code(client.describe_subnets(now, &query)), "InvalidParameterValue");
-    assert_eq!(code(client.describe_security_groups(now, &query)), "InvalidParameterValue");
-    assert_eq!(code(client.describe_route_tables(now, &query)), "InvalidParameterValue");
-    assert_eq!(code(client.describe_images(now, &query)), "InvalidParameterValue");
-}
-
-#[test]
 fn only_identifying_tags_are_shown_and_all_can_be_filtered_by() {
     let mut world = Fixture::new();
     world.run(&request("token", "subnet-a")).unwrap();

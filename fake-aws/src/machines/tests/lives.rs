@@ -1,16 +1,6 @@
 use super::*;
 use capa_cloud::StateReason;
 
-fn stop(world: &mut Fixture, id: &str) -> Result<Vec<crate::machines::StateChange>, CloudError> {
-    let now = world.now;
-    world.client().stop_instances(now, &owned(&[id]))
-}
-
-fn start(world: &mut Fixture, id: &str) -> Result<Vec<crate::machines::StateChange>, CloudError> {
-    let now = world.now;
-    world.client().start_instances(now, &owned(&[id]))
-}
-
 #[test]
 fn states_last_as_programmed_and_terminated_instances_vanish() {
     let mut world = Fixture::new();
@@ -30,26 +20,8 @@ fn states_last_as_programmed_and_terminated_instances_vanish() {
     assert_eq!(world.states(), [InstanceState::Terminated]);
     world.pass(1);
     assert_eq!(world.states(), []);
+    assert_eq!(code(world.terminate(&[&id])), "InvalidInstanceID.NotFound");
     assert_eq!(world.accounts.launched().count(), 1, "the test itself forgets nothing");
-}
-
-#[test]
-fn an_instance_is_stopped_and_started_by_its_user() {
-    let mut world = Fixture::new();
-    let id = world.run(&request("token", "subnet-a")).unwrap().id;
-    assert_eq!(code(stop(&mut world, &id)), "IncorrectInstanceState");
-    world.pass(20);
-    let change = stop(&mut world, &id).unwrap().remove(0);
-    assert_eq!((change.previous, change.current), (InstanceState::Running, InstanceState::Stopping));
-    assert_eq!(code(start(&mut world, &id)), "IncorrectInstanceState");
-    world.pass(30);
-    assert_eq!(world.states(), [InstanceState::Stopped]);
-    start(&mut world, &id).unwrap();
-    assert_eq!(world.states(), [InstanceState::Pending]);
-    world.pass(20);
-    assert_eq!(world.states(), [InstanceState::Running]);
-    world.terminate(&[&id]).unwrap();
-    assert_eq!(code(start(&mut world, &id)), "IncorrectInstanceState");
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod describes;
 mod launches;
 mod lives;
 mod sessions;
-mod terminations;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -17,12 +17,11 @@ use capa_cloud::elb::TargetType;
 use capa_cloud::session::{MachineSession, Moment, SessionDriver, SessionKey, perform};
 use capa_cloud::targets::{Desired, Group, TargetInstance, TargetPolicy, TargetRequest, TargetUser};
 use capa_cloud::{
-    Account, CloudError, ControlPlaneTarget, ErrorClass, InstanceLifecycle, InstanceLookups, InstanceObserver,
-    InstanceState, LaunchRequest, LoadBalancerTargets, MachineKey, Query,
+    Account, CloudError, ControlPlaneTarget, InstanceLifecycle, InstanceObserver, LaunchRequest, LoadBalancerTargets,
+    MachineKey,
 };
 
 const ACCOUNT: &str = "111122223333";
-const OTHER_ACCOUNT: &str = "444455556666";
 const REGION: &str = "eu-west-1";
 /// The cluster of all machines, where nothing else is said.
 const CLUSTER: &str = "dev";
@@ -56,10 +55,7 @@ struct Simulated {
     accounts: Accounts,
     sessions: Sessions,
     at: Moment,
-    key: &'static str,
     calls: Vec<&'static str>,
-    /// An action, and the access key in use after the next call of the action.
-    replaced_by: Option<(&'static str, &'static str)>,
 }
 
 impl Transport for Double {
@@ -71,13 +67,7 @@ impl Transport for Double {
         let mut world = self.world.lock();
         world.calls.push(call.action);
         let now = Timestamp::UNIX_EPOCH + world.at.now;
-        let key = world.key;
-        let answer = effect(&mut world.accounts.client(key, REGION), now);
-        if let Some((_, key)) = world.replaced_by.take_if(|(action, _)| *action == call.action) {
-            world.key = key;
-            world.at.replacements += 1;
-        }
-        answer
+        effect(&mut world.accounts.client("mine", REGION), now)
     }
 
     fn sessions<T>(&self, act: impl FnOnce(&mut Sessions, Moment) -> T) -> T {
@@ -94,8 +84,6 @@ impl Double {
     fn new() -> Self {
         let mut accounts = Accounts::new();
         accounts.issue_key("mine", ACCOUNT);
-        accounts.issue_key("mistaken", OTHER_ACCOUNT);
-        accounts.account(OTHER_ACCOUNT).region(REGION);
         let region = accounts.account(ACCOUNT).region(REGION);
         region.vpc("vpc-1", "10.0.0.0/16");
         region.subnet("subnet-1", "vpc-1", "eu-west-1a");
@@ -103,14 +91,7 @@ impl Double {
         region.image("ami-1", "/dev/xvda");
         let group = Group::TargetGroup(TARGET_GROUP.to_owned());
         region.network().put_group(&group, TargetType::Instance, seconds(60));
-        let world = Simulated {
-            accounts,
-            sessions: Sessions::default(),
-            at: Moment::default(),
-            key: "mine",
-            calls: Vec::new(),
-            replaced_by: None,
-        };
+        let world = Simulated { accounts, sessions: Sessions::default(), at: Moment::default(), calls: Vec::new() };
         Self { world: Arc::new(Mutex::new(world)) }
     }
 
@@ -135,10 +116,6 @@ impl Double {
             }
             self.world.lock().at.now += Duration::from_millis(100);
         }
-    }
-
-    fn replace_key(&self, after: &'static str, key: &'static str) {
-        self.world.lock().replaced_by = Some((after, key));
     }
 
     fn calls_of(&self, action: &str) -> usize {
@@ -198,15 +175,6 @@ fn take_out(double: &Double, id: &str) {
     world.accounts.client("mine", REGION).group_call(now, &call).unwrap();
 }
 
-#[test]
-fn a_target_that_is_lost_is_registered_again() {
-    let double = Double::new();
-    let instance = registered(&double, "a");
-    take_out(&double, &instance.id);
-    double.run(seconds(700));
-    assert_eq!(registrations(&double), 1);
-}
-
 /// Otherwise the former session of the machine would register the instance again and again.
 #[test]
 fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
@@ -216,17 +184,6 @@ fn targets_forgotten_by_a_new_session_end_with_the_old_one() {
     take_out(&double, &instance.id);
     double.run(seconds(1_400));
     assert_eq!(registrations(&double), 0);
-}
-
-#[test]
-fn a_machine_that_changes_its_identity_is_followed_once() {
-    let double = Double::new();
-    let session = double.session("a");
-    let id = session.launch(&machine("one"), &request()).now_or_never().unwrap().unwrap().id;
-    double.run(seconds(200));
-    double.session("b").observe_instance(&machine("one"), &id);
-    let watched = |identity: &str| double.driver(identity).act(|state, _| state.informer().is_watched());
-    assert_eq!((watched("a"), watched("b")), (false, true));
 }
 
 #[test]
@@ -242,16 +199,6 @@ fn nothing_is_launched_with_credentials_of_an_unknown_account() {
     assert!(session.launch(&machine("one"), &request()).now_or_never().unwrap().is_ok());
 }
 
-#[test]
-fn a_lookup_that_replaced_the_credentials_proves_nothing() {
-    let double = Double::new();
-    let session = double.session("a");
-    assert!(session.account_id().now_or_never().unwrap().is_ok());
-    double.replace_key("DescribeInstances", "mistaken");
-    let found = session.find_instances(&Query::default()).now_or_never().unwrap();
-    assert_eq!(found.map_err(|error| error.class), Err(ErrorClass::Throttled));
-}
-
 /// The answers of another account do not apply to the targets of this account.
 #[test]
 fn replaced_credentials_cause_new_reads_of_targets() {
@@ -264,19 +211,4 @@ fn replaced_credentials_cause_new_reads_of_targets() {
     assert_eq!(states, [capa_cloud::targets::RegistrationState::Unknown]);
     double.run(seconds(3));
     assert!(double.calls_of("DescribeTargetHealth") > before);
-}
-
-#[test]
-fn instances_found_by_a_lookup_are_known_at_once() {
-    let double = Double::new();
-    let session = double.session("a");
-    let id = session.launch(&machine("one"), &request()).now_or_never().unwrap().unwrap().id;
-    double.world.lock().at.now += seconds(60);
-    let other = double.session("b");
-    assert_eq!(other.observe_instance(&machine("two"), &id), capa_cloud::Observation::Unknown);
-    assert_eq!(other.find_instances(&Query::default()).now_or_never().unwrap().unwrap().len(), 1);
-    let capa_cloud::Observation::Seen(instance) = other.observe_instance(&machine("two"), &id) else {
-        panic!("it was found");
-    };
-    assert_eq!(instance.state, InstanceState::Running);
 }
