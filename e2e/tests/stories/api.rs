@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use capa_e2e::{Story, TestEnvironment, eventually};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 
+use super::admission::{dry_run, judge, merged};
 use super::scenario::{OURS, WITHIN};
 
 /// A change of the smallest spec, and a word of the refusal; `None` where the server accepts the spec.
@@ -188,7 +189,7 @@ fn a_launch_record_is_empty_or_whole() -> anyhow::Result<()> {
         for (launch, refusal) in cases {
             let status = Patch::Merge(json!({"status": {"launch": launch}}));
             let answer = api.patch_status("worker", &PatchParams::default().dry_run(), &status).await;
-            judge(&launch, refusal, answer)?;
+            judge(refusal.unwrap_or_default(), answer).with_context(|| launch.to_string())?;
         }
         Ok(())
     })
@@ -267,39 +268,12 @@ fn object(kind: &str, name: &str, spec: &Value) -> anyhow::Result<DynamicObject>
 /// Tests specs on the server without storing them.
 async fn judged(environment: &TestEnvironment, kind: &str, smallest: &Value, cases: Vec<Case>) -> anyhow::Result<()> {
     let api = environment.api(OURS, kind).await?;
-    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     for (change, refusal) in cases {
-        let name = environment.namespace();
-        let object = object(kind, name, &merged(smallest, &change))?;
-        judge(&change, refusal, api.create(&dry_run, &object).await)?;
+        let object = object(kind, environment.namespace(), &merged(smallest, &change))?;
+        let answer = api.create(&dry_run(), &object).await;
+        judge(refusal.unwrap_or_default(), answer).with_context(|| format!("{kind}, {change}"))?;
     }
     Ok(())
-}
-
-fn judge(case: &Value, refusal: Option<&str>, answer: kube::Result<DynamicObject>) -> anyhow::Result<()> {
-    match (refusal, answer) {
-        (None, Ok(_)) => Ok(()),
-        (None, Err(error)) => Err(error).with_context(|| format!("{case} should be accepted")),
-        (Some(_), Ok(_)) => anyhow::bail!("{case} should be refused"),
-        (Some(words), Err(error)) => {
-            let text = error.to_string();
-            ensure!(text.contains(words), "{case} should be refused with {words}: {text}");
-            Ok(())
-        }
-    }
-}
-
-/// Merges the fields of `change` into `base`; null removes a field unless null is a value of the field.
-fn merged(base: &Value, change: &Value) -> Value {
-    let mut fields = base.as_object().cloned().unwrap_or_default();
-    for (key, value) in change.as_object().into_iter().flatten() {
-        if value.is_null() && fields.contains_key(key) {
-            fields.remove(key);
-        } else {
-            fields.insert(key.clone(), value.clone());
-        }
-    }
-    Value::Object(fields)
 }
 
 /// A map with this many tags, whose values have this length.

@@ -121,17 +121,8 @@ impl Table {
     }
 
     fn judge(&mut self, what: &str, refused: &str, answer: kube::Result<DynamicObject>) -> anyhow::Result<()> {
-        let kind = self.kind;
-        match (refused, answer) {
-            ("", Ok(_)) => {}
-            ("", Err(error)) => return Err(error).with_context(|| format!("{kind}, {what}: should be accepted")),
-            (words, Ok(_)) => anyhow::bail!("{kind}, {what}: should be refused with {words:?}"),
-            (words, Err(error)) => {
-                let message = refusal(error).with_context(|| format!("{kind}, {what}"))?;
-                ensure!(message.contains(words), "{kind}, {what}: {words:?} is not in {message:?}");
-                self.refusals.insert(message);
-            }
-        }
+        let message = judge(refused, answer).with_context(|| format!("{}, {what}", self.kind))?;
+        self.refusals.extend(message);
         Ok(())
     }
 
@@ -174,6 +165,21 @@ fn rows<const CELLS: usize>(table: &str) -> anyhow::Result<Vec<[String; CELLS]>>
     rows.into_iter().map(cells).collect()
 }
 
+/// Fails unless the answer is a refusal with these words; without words, unless the object is accepted. Returns the
+/// message of the refusal.
+pub(super) fn judge(words: &str, answer: kube::Result<DynamicObject>) -> anyhow::Result<Option<String>> {
+    match (words, answer) {
+        ("", Ok(_)) => Ok(None),
+        ("", Err(error)) => Err(error).context("should be accepted"),
+        (_, Ok(_)) => anyhow::bail!("should be refused with {words:?}"),
+        (_, Err(error)) => {
+            let message = refusal(error)?;
+            ensure!(message.contains(words), "{words:?} is not in {message:?}");
+            Ok(Some(message))
+        }
+    }
+}
+
 /// The message for the user. The status code is that of an invalid object, whether the schema or a policy refused it.
 fn refusal(error: kube::Error) -> anyhow::Result<String> {
     match error {
@@ -182,7 +188,7 @@ fn refusal(error: kube::Error) -> anyhow::Result<String> {
     }
 }
 
-fn dry_run() -> PostParams {
+pub(super) fn dry_run() -> PostParams {
     PostParams { dry_run: true, ..PostParams::default() }
 }
 
@@ -191,7 +197,7 @@ fn yaml(text: &str) -> anyhow::Result<Value> {
 }
 
 /// A JSON merge of `change` over `base`.
-fn merged(base: &Value, change: &Value) -> Value {
+pub(super) fn merged(base: &Value, change: &Value) -> Value {
     let (Value::Object(base), Value::Object(change)) = (base, change) else {
         return change.clone();
     };
