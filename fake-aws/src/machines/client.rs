@@ -55,8 +55,7 @@ impl Accounts {
 
     /// The account of a key.
     fn account_of(&self, operation: &'static str, access_key: &str) -> Result<String, CloudError> {
-        let key = self.keys.get(access_key).filter(|key| !key.revoked);
-        key.map(|key| key.account.clone()).ok_or_else(|| {
+        self.keys.get(access_key).cloned().ok_or_else(|| {
             // EC2 and STS have different codes for the same error.
             let code = match operation {
                 "GetCallerIdentity" => "InvalidClientTokenId",

@@ -79,10 +79,6 @@ impl Region {
             let message = format!("Insufficient capacity to fulfill the request for a host in {}.", pair.1);
             return Err(CloudError::answered(ALLOCATE, "InsufficientHostCapacity", &message));
         }
-        if self.host_quota.is_some_and(|most| self.live_hosts().count() >= most) {
-            let message = "The maximum number of Dedicated Hosts has been reached.";
-            return Err(CloudError::answered(ALLOCATE, "HostLimitExceeded", message));
-        }
         let visible_from = after(now, self.behaviour().hidden);
         let id = self.add_host(now, key, request);
         if let Some(host) = self.hosts.last_mut() {
@@ -128,12 +124,6 @@ impl Region {
         if let Some(host) = self.hosts.iter_mut().find(|host| host.id == id) {
             host.kept_until = until;
         }
-        self
-    }
-
-    /// Sets the most hosts at a time. `None`: unlimited.
-    pub fn set_host_quota(&mut self, hosts: Option<usize>) -> &mut Self {
-        self.host_quota = hosts;
         self
     }
 

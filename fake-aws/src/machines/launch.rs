@@ -65,7 +65,7 @@ impl Region {
             return Ok(answer);
         }
         self.check_references(now, request, &subnet)?;
-        self.check_room(now, request, &subnet)?;
+        self.check_room(request, &subnet)?;
         Ok(self.launch(now, access_key, request, subnet))
     }
 
@@ -123,12 +123,7 @@ impl Region {
         }
     }
 
-    fn check_room(&self, now: Timestamp, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
-        let live = || self.instances.values().filter(|instance| instance.is_live(now)).count();
-        if self.quota.is_some_and(|quota| live() >= quota) {
-            let message = "You have requested more vCPU capacity than your current vCPU limit allows.";
-            return Err(CloudError::answered(OPERATION, "VcpuLimitExceeded", message));
-        }
+    fn check_room(&self, request: &LaunchRequest, subnet: &Subnet) -> Result<(), CloudError> {
         let pair = (request.instance_type.clone(), subnet.zone.clone());
         // The capacity of a host is taken already.
         let on_host = request.options.host.as_ref().is_some_and(|host| self.is_allocated(&host.id));

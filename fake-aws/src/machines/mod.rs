@@ -46,14 +46,9 @@ use capa_cloud::LaunchRequest;
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     by_id: BTreeMap<String, Account>,
-    keys: BTreeMap<String, Key>,
+    /// The account of each access key.
+    keys: BTreeMap<String, String>,
     launch_requests: Vec<(String, LaunchRequest)>,
-}
-
-#[derive(Clone, Debug)]
-struct Key {
-    account: String,
-    revoked: bool,
 }
 
 impl Accounts {
@@ -74,15 +69,7 @@ impl Accounts {
 
     /// Assigns an access key to an account, and removes the former assignment.
     pub fn issue_key(&mut self, access_key: &str, account: &str) {
-        let key = Key { account: account.to_owned(), revoked: false };
-        self.keys.insert(access_key.to_owned(), key);
-    }
-
-    /// Revokes an access key until it is issued again.
-    pub fn revoke_key(&mut self, access_key: &str) {
-        if let Some(key) = self.keys.get_mut(access_key) {
-            key.revoked = true;
-        }
+        self.keys.insert(access_key.to_owned(), account.to_owned());
     }
 
     /// A region of an account, if it exists.

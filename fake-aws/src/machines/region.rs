@@ -29,7 +29,6 @@ pub struct Region {
     pub(super) network: Network,
     /// Pairs of instance type and zone without capacity.
     pub(super) exhausted: BTreeSet<(String, String)>,
-    pub(super) quota: Option<usize>,
     /// The public parameters of Systems Manager, by name.
     pub(super) parameters: BTreeMap<String, String>,
     pub(super) instances: BTreeMap<String, LaunchedInstance>,
@@ -41,8 +40,6 @@ pub struct Region {
     pub(super) secrets: Vec<StoredSecret>,
     /// The Dedicated Hosts, also released ones.
     pub(super) hosts: Vec<AllocatedHost>,
-    /// The most Dedicated Hosts at a time.
-    pub(super) host_quota: Option<usize>,
     /// The Elastic IPs that calls have allocated, also released ones.
     pub(super) addresses: Vec<AllocatedAddress>,
     /// Names of the S3 buckets.
@@ -83,14 +80,12 @@ impl Region {
             place,
             network: Network(network),
             exhausted: BTreeSet::new(),
-            quota: None,
             parameters: BTreeMap::new(),
             instances: BTreeMap::new(),
             unhealthy: BTreeSet::new(),
             tokens: BTreeMap::new(),
             secrets: Vec::new(),
             hosts: Vec::new(),
-            host_quota: None,
             addresses: Vec::new(),
             s3_buckets: BTreeSet::new(),
             buckets: TokenBuckets::default(),
@@ -277,12 +272,6 @@ impl Region {
         } else {
             self.exhausted.insert(pair);
         }
-        self
-    }
-
-    /// Sets the maximum number of live instances in the region. `None`: unlimited.
-    pub fn set_quota(&mut self, instances: Option<usize>) -> &mut Self {
-        self.quota = instances;
         self
     }
 

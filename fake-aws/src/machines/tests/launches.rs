@@ -1,7 +1,6 @@
 use super::*;
 use crate::RepeatedAfterTermination;
 use crate::machines::Change;
-use capa_cloud::ErrorClass;
 
 #[test]
 fn a_token_is_forgotten_in_the_end_and_not_before() {
@@ -11,18 +10,6 @@ fn a_token_is_forgotten_in_the_end_and_not_before() {
     assert_eq!(world.run(&request("token", "subnet-a")).unwrap().id, first.id);
     world.pass(1);
     assert_ne!(world.run(&request("token", "subnet-a")).unwrap().id, first.id);
-}
-
-#[test]
-fn a_quota_counts_live_instances() {
-    let mut world = Fixture::new();
-    world.region().set_quota(Some(1));
-    let first = world.run(&request("one", "subnet-a")).unwrap();
-    let refused = world.run(&request("two", "subnet-b")).unwrap_err();
-    assert_eq!(refused.class, ErrorClass::QuotaExceeded);
-    assert_eq!(world.run(&request("one", "subnet-a")).unwrap().id, first.id, "it is launched already");
-    world.terminate(&[&first.id]).unwrap();
-    world.run(&request("two", "subnet-b")).unwrap();
 }
 
 #[test]
