@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use capa_api::common::MachineRole;
 use capa_api::network::{MachineNetwork, NetworkSecurityGroups};
-use capa_preflight::facts::RoleOfMachines;
 
 /// One network for the machines of all roles. If the networks differ, each subnet and each security group belongs to
 /// the roles of the machines whose network contains it. Fields with a single value come from the first network.
-pub(crate) fn joined(networks: Vec<(RoleOfMachines, MachineNetwork)>) -> MachineNetwork {
+pub(crate) fn joined(networks: Vec<(MachineRole, MachineNetwork)>) -> MachineNetwork {
     let mut all = networks.iter().map(|(_, network)| network);
     let Some(first) = all.next().cloned() else {
         return MachineNetwork::default();
@@ -20,11 +19,11 @@ pub(crate) fn joined(networks: Vec<(RoleOfMachines, MachineNetwork)>) -> Machine
     let mut control_plane = BTreeSet::new();
     let mut workers = BTreeSet::new();
     for (role, network) in networks {
-        add_subnets(&mut joined, role.into(), &network);
+        add_subnets(&mut joined, role, &network);
         let groups = network.security_groups.unwrap_or_default();
         let (of_role, own) = match role {
-            RoleOfMachines::ControlPlane => (&mut control_plane, groups.control_plane),
-            RoleOfMachines::Worker => (&mut workers, groups.worker),
+            MachineRole::ControlPlane => (&mut control_plane, groups.control_plane),
+            MachineRole::Worker => (&mut workers, groups.worker),
         };
         of_role.extend(groups.all.into_iter().chain(own));
     }
@@ -64,7 +63,7 @@ mod tests {
     #[test]
     fn equal_networks_stay_as_they_are() {
         let one = network(&["subnet-0000000a"], "sg-0000000a");
-        let both = vec![(RoleOfMachines::ControlPlane, one.clone()), (RoleOfMachines::Worker, one.clone())];
+        let both = vec![(MachineRole::ControlPlane, one.clone()), (MachineRole::Worker, one.clone())];
         assert_eq!(joined(both), one);
         assert_eq!(joined(vec![]), MachineNetwork::default());
     }
@@ -72,8 +71,8 @@ mod tests {
     #[test]
     fn parts_of_different_networks_belong_to_their_roles() {
         let joined = joined(vec![
-            (RoleOfMachines::ControlPlane, network(&["subnet-0000000a", "subnet-0000000b"], "sg-0000000a")),
-            (RoleOfMachines::Worker, network(&["subnet-0000000b"], "sg-0000000b")),
+            (MachineRole::ControlPlane, network(&["subnet-0000000a", "subnet-0000000b"], "sg-0000000a")),
+            (MachineRole::Worker, network(&["subnet-0000000b"], "sg-0000000b")),
         ]);
         let roles: Vec<_> = joined.subnets.iter().map(|subnet| (subnet.id.as_str(), subnet.roles.len())).collect();
         assert_eq!(roles, [("subnet-0000000a", 1), ("subnet-0000000b", 2)]);

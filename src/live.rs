@@ -9,7 +9,7 @@ use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_controllers::awscluster::demand_of_network;
 use capa_controllers::kubernetes::SourceChecks;
-use capa_preflight::facts::{KubernetesFacts, RoleOfMachines, SourceAccess};
+use capa_preflight::facts::{KubernetesFacts, MachineRole, SourceAccess};
 use capa_runtime::discovery::resource_of;
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -63,10 +63,10 @@ pub(crate) async fn read(name: &str, flags: &SourceFlags) -> Result<(Described, 
 
     let service_account = flags.service_account.split_once('/').context("--service-account: want NAMESPACE/NAME")?;
     let checks = SourceChecks::new(client, service_account).await.context("the AWSNetworkMappings cannot be read")?;
-    let mut networks: Vec<(RoleOfMachines, MachineNetwork)> = Vec::new();
+    let mut networks: Vec<(MachineRole, MachineNetwork)> = Vec::new();
     let mut sources: Vec<SourceAccess> = Vec::new();
     for machines in &machines {
-        let described = checks.described(&cluster, &machines.template, &machines.spec, machines.role.into()).await;
+        let described = checks.described(&cluster, &machines.template, &machines.spec, machines.role).await;
         networks.push((machines.role, described.network));
         let unknown = described.sources.into_iter().filter(|source| !sources.contains(source));
         sources.extend(unknown.collect::<Vec<_>>());

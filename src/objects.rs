@@ -12,7 +12,7 @@ use capa_api::meta;
 use capa_api::network::MachineNetwork;
 use capa_controllers::awscluster::{demand, demand_of_network};
 use capa_controllers::source_documents::network_in_documents;
-use capa_preflight::facts::{Demand, MachineDemand, RoleOfMachines};
+use capa_preflight::facts::{Demand, MachineDemand, MachineRole};
 use kube::ResourceExt as _;
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
@@ -187,7 +187,7 @@ fn sourced(documents: &[Value]) -> Result<Described> {
     let mut networks = Vec::new();
     for of_template in &machines {
         let MachineDemand { template, spec, role, .. } = of_template;
-        let merged = network_in_documents(documents, &cluster, template, spec, (*role).into());
+        let merged = network_in_documents(documents, &cluster, template, spec, *role);
         if let Some(problem) = merged.problem {
             bail!(
                 "the network of {template} is not complete in the file: {}; for objects that a management cluster has, \
@@ -262,7 +262,7 @@ fn machines(documents: &[Value], templates: &[AWSMachineTemplate]) -> Vec<Machin
                 .collect();
             MachineDemand {
                 template: format!("AWSMachineTemplate/{name}"),
-                role: if is_control_plane { RoleOfMachines::ControlPlane } else { RoleOfMachines::Worker },
+                role: if is_control_plane { MachineRole::ControlPlane } else { MachineRole::Worker },
                 replicas: in_i32(wanted.max(1)),
                 existing: in_i32(existing),
                 failure_domains,
@@ -386,8 +386,8 @@ spec: {template: {spec: {instanceType: t3.large, networkSources: [{kind: ConfigM
         let [control_plane, workers] = objects.machines.as_slice() else {
             panic!("two templates expected: {:?}", objects.machines);
         };
-        assert_eq!((control_plane.role, control_plane.replicas), (RoleOfMachines::ControlPlane, 4));
-        assert_eq!((workers.role, workers.replicas), (RoleOfMachines::Worker, 3));
+        assert_eq!((control_plane.role, control_plane.replicas), (MachineRole::ControlPlane, 4));
+        assert_eq!((workers.role, workers.replicas), (MachineRole::Worker, 3));
         assert_eq!(workers.failure_domains, ["eu-west-1a".to_owned()].into());
         assert_eq!(workers.spec.instance_type, "t3.large");
     }

@@ -35,10 +35,10 @@ pub fn expected_type<'a>(path: impl IntoIterator<Item = Step<'a>>) -> String {
             None => break,
         }
     }
-    in_words(schema)
+    described(schema)
 }
 
-fn in_words(schema: &Value) -> String {
+fn described(schema: &Value) -> String {
     if let Some(values) = texts(schema, "enum") {
         return format!("one of {values}");
     }

@@ -318,14 +318,14 @@ where
     F: Future<Output = Result<T, CloudError>>,
 {
     let mut answers = BTreeMap::new();
-    let mut silence: Option<Failure> = None;
+    let mut unreachable: Option<Failure> = None;
     for name in names {
-        let answer = match &silence {
+        let answer = match &unreachable {
             Some(failure) => Answer::Failed(failure.clone()),
             None => ask(name.clone()).await.into(),
         };
-        let is_silence = |failure: &&Failure| failure.kind == FailureKind::Unreachable && failure.code.is_none();
-        silence = answer.failure().filter(is_silence).cloned();
+        let is_unreachable = |failure: &&Failure| failure.kind == FailureKind::Unreachable && failure.code.is_none();
+        unreachable = answer.failure().filter(is_unreachable).cloned();
         answers.insert(name, answer);
     }
     answers

@@ -15,8 +15,8 @@ use capa_cloud::session::{
 use capa_cloud::targets::{GroupAnswer, GroupCall};
 use capa_cloud::{
     CloudError, ClusterCloud, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, Found, HostRequest, Instance,
-    InstanceState, LaunchRequest, MachineCloud, MachineKey, MetadataOptions, PresignRequest, PresignedUrl, Query, Read,
-    SecretStore, StoredSecret, Timing,
+    InstanceMetadataOptions, InstanceState, LaunchRequest, MachineCloud, MachineKey, PresignRequest, PresignedUrl,
+    Query, Read, SecretStore, StoredSecret, Timing,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -308,7 +308,7 @@ impl SessionDriver for ControllerSession {
         &self,
         machine: &MachineKey,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError> {
         let ec2 = &self.calls.ec2;
         ec2.set_metadata_options(machine, instance_id, options).await

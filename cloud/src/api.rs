@@ -11,9 +11,9 @@ use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::reads::Reads;
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
-    CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, HostRequest, Instance, LaunchRequest, MachineKey,
-    MetadataOptions, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity, SecretStore,
-    StoredSecret,
+    CloudError, DnsRecords, ElasticIpAnswer, ElasticIpCall, HostRequest, Instance, InstanceMetadataOptions,
+    LaunchRequest, MachineKey, Observation, PresignRequest, PresignedUrl, PrimaryInterface, Query, ResolvedIdentity,
+    SecretStore, StoredSecret,
 };
 
 /// The account of a session.
@@ -128,7 +128,7 @@ pub trait InstanceUpdates: Send + Sync {
         &self,
         machine: &MachineKey,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError>;
     /// Sets which records the resource-based name of a machine's instance has. A record without a value stays as it is.
     async fn set_dns_records(

@@ -86,6 +86,21 @@ pub struct CloudError {
     pub retry_after: Option<Duration>,
 }
 
+/// What lacks capacity for a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The zone, for the instance type.
+    InstanceType,
+    /// The Capacity Reservation that the request names.
+    Reservation,
+    /// The Dedicated Host that the request names.
+    NamedHost,
+    /// All Dedicated Hosts, of which the request names none.
+    AnyHost,
+    /// The Dedicated Host that the request names, or else all Dedicated Hosts.
+    Host,
+}
+
 impl CloudError {
     /// An error that AWS answered with a code.
     pub fn answered(operation: &'static str, code: &str, message: &str) -> Self {
@@ -110,6 +125,54 @@ impl CloudError {
     pub fn is_of_full_subnet(&self) -> bool {
         let subject = self.subject.as_deref();
         matches!(subject, Some(Subject::Parameter { parameter: Parameter::Subnet, fault: Fault::Full, .. }))
+    }
+
+    /// Whether the error has one of these codes.
+    fn has_code(&self, codes: &[&str]) -> bool {
+        self.code.as_deref().is_some_and(|code| codes.contains(&code))
+    }
+
+    /// Whether a part of a resource exists already, for example a route or a listener. The next lookup shows the part.
+    pub fn is_of_existing_part(&self) -> bool {
+        const CODES: [&str; 4] =
+            ["Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate", "DuplicateListener"];
+        self.has_code(&CODES)
+    }
+
+    /// Whether another resource has the name. A call without an answer may have created that resource.
+    pub fn is_of_taken_name(&self) -> bool {
+        self.has_code(&["InvalidGroup.Duplicate", "DuplicateLoadBalancerName", "DuplicateTargetGroupName"])
+    }
+
+    /// Whether AWS refuses to delete a resource that is in use.
+    pub fn is_of_used_resource(&self) -> bool {
+        self.has_code(&["DependencyViolation", "InvalidIPAddress.InUse", "ResourceInUse"])
+    }
+
+    /// Whether the internet gateway of a call that detaches it is not attached.
+    pub fn is_of_detached_gateway(&self) -> bool {
+        self.has_code(&["Gateway.NotAttached"])
+    }
+
+    /// Whether the Elastic IP of a call does not exist.
+    pub fn is_of_missing_address(&self) -> bool {
+        self.has_code(&["InvalidAllocationID.NotFound"])
+    }
+
+    /// Whether EC2 cannot use the Dedicated Host of a launch.
+    pub fn is_of_host(&self) -> bool {
+        self.code.as_deref().is_some_and(|code| code.starts_with("InvalidHost"))
+    }
+
+    /// What lacks capacity for a launch, if the class is [`ErrorClass::InsufficientCapacity`].
+    pub fn shortage(&self) -> Shortage {
+        match self.code.as_deref() {
+            Some("ReservationCapacityExceeded") => Shortage::Reservation,
+            Some("InsufficientCapacityOnHost") => Shortage::NamedHost,
+            Some("UnavailableHostRequirements") => Shortage::AnyHost,
+            Some("IncompatibleHostRequirements") => Shortage::Host,
+            _ => Shortage::InstanceType,
+        }
     }
 
     /// A call without an answer, or with an unusable answer.

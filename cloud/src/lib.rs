@@ -37,9 +37,9 @@ pub use ec2::host::{CapacitySource, Host, HostRequest, HostState};
 pub use ec2::image::Image;
 pub use ec2::instance::{Instance, Observation, PrimaryInterface, StateReason};
 pub use ec2::instance_type::InstanceType;
-pub use ec2::launch::{DnsRecords, LaunchRequest, LaunchVolume, MetadataOptions, UserData};
+pub use ec2::launch::{DnsRecords, LaunchRequest, UserData};
 pub use ec2::zone::zone_type;
-pub use error::{CloudError, ErrorClass, classify, withheld_words};
+pub use error::{CloudError, ErrorClass, Shortage, classify, withheld_words};
 pub use error_text::{Fault, Parameter, Subject};
 pub use identity::{CredentialSource, ResolvedIdentity};
 pub use keys::{ClusterKey, MachineKey};
@@ -51,5 +51,7 @@ pub use tags::{additional_tags, identifying_tag, is_reserved_tag};
 pub use timing::{Timing, doubled_wait};
 
 // Targets, states, addresses and the options of a launch are the API's own types.
-pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType};
-pub use capa_api::machine::{CapacityReservation, HostPlacement, InstanceState, LaunchOptions, PlacementGroup};
+pub use capa_api::common::{ControlPlaneTarget, MachineAddress, MachineAddressType, Volume};
+pub use capa_api::machine::{
+    CapacityReservation, HostPlacement, InstanceMetadataOptions, InstanceState, LaunchOptions, PlacementGroup,
+};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use capa_api::machine::{HttpTokens, Switch};
 use capa_cloud::informer::{InstanceInformer, InstanceRead};
 use capa_cloud::{
-    Instance, InstanceState, MachineAddress, MachineAddressType, MachineKey, MetadataOptions, PrimaryInterface, Timing,
+    Instance, InstanceMetadataOptions, InstanceState, MachineAddress, MachineAddressType, MachineKey, PrimaryInterface,
+    Timing,
 };
 
 const INSTANCES: usize = 20_000;
@@ -42,7 +43,7 @@ fn instance(index: usize) -> Instance {
             security_group_ids: vec!["sg-0123456789abcdef0".into(), "sg-0123456789abcdef1".into()],
         }),
         volume_ids: vec![format!("vol-{index:017x}")],
-        metadata_options: Some(MetadataOptions {
+        metadata_options: Some(InstanceMetadataOptions {
             http_endpoint: Switch::Enabled,
             http_tokens: HttpTokens::Required,
             http_put_response_hop_limit: 2,

@@ -20,7 +20,7 @@ use capa_runtime::reconcile::{Next, Outcome, ReconcileError, Reconciler, cluster
 
 use crate::call_fingerprint::CallFingerprint;
 use crate::identity::{self, IdentityError, IdentityRequest, identity_group};
-use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader, NetworkReaderKind};
+use crate::kubernetes_api::{NetworkKubernetes, NetworkReader, NetworkReaderKind, ReadPending};
 use crate::launching::forms;
 use crate::launching::image::image_id;
 use crate::launching::network::read_network;
@@ -78,7 +78,7 @@ impl Reconciler for TemplateReconciler {
 }
 
 /// Why a pass ends early: it waits for a network source.
-const BEING_READ: &str = "the infrastructure object is being read, and its answer wakes the template";
+const READ_PENDING: &str = "the infrastructure object is being read, and its answer wakes the template";
 
 /// The result of a lookup.
 struct LookupResult {
@@ -142,7 +142,7 @@ async fn reconcile(template: AWSMachineTemplate, context: &TemplateContext) -> O
         Some(cluster) if cluster.is_paused() => return Outcome::done(template).because("the Cluster is paused"),
         Some(cluster) => match network(&template, cluster, context).await {
             Ok(merged) => look_up(&template, cluster, merged, context).await,
-            Err(BeingRead) => return Outcome::done(template).because(BEING_READ),
+            Err(ReadPending) => return Outcome::done(template).because(READ_PENDING),
         },
         None => LookupResult::unknown(
             Reason::WaitingForOwnerCluster,
@@ -169,7 +169,7 @@ async fn network(
     template: &AWSMachineTemplate,
     cluster: &Cluster,
     context: &TemplateContext,
-) -> Result<Merged, BeingRead> {
+) -> Result<Merged, ReadPending> {
     let reader = NetworkReader {
         kind: NetworkReaderKind::Template,
         namespace: template.metadata.namespace.clone().unwrap_or_default(),

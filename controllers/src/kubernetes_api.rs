@@ -256,7 +256,7 @@ impl Display for NetworkReader {
 /// The read of a source takes long. The pass ends without a result, and the reader is reconciled again when the read
 /// has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BeingRead;
+pub struct ReadPending;
 
 /// Reads of network sources.
 #[async_trait]
@@ -266,7 +266,7 @@ pub trait NetworkKubernetes: Kubernetes {
     ///
     /// # Errors
     /// The read takes long. The reader is reconciled again when the read has ended.
-    async fn source(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead>;
+    async fn source(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, ReadPending>;
 }
 
 /// Further reads and writes of the machine reconciler.

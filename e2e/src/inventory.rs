@@ -68,11 +68,11 @@ pub struct Fact {
 pub fn facts(shown: &[Shown], replaced: &[(&str, &str)]) -> BTreeSet<Fact> {
     let names = Names::of_all(shown);
     let replacements = names.replacements(replaced);
-    let in_words = |text: &str| {
+    let with_names = |text: &str| {
         let pairs = replacements.iter();
         pairs.fold(text.to_owned(), |text, (id, name)| text.replace(id, name))
     };
-    let resource = |id: &str| in_words(names.0.get(id).map_or(id, String::as_str));
+    let resource = |id: &str| with_names(names.0.get(id).map_or(id, String::as_str));
     let mut facts = BTreeSet::new();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     for shown in shown {
@@ -94,7 +94,7 @@ pub fn facts(shown: &[Shown], replaced: &[(&str, &str)]) -> BTreeSet<Fact> {
             facts.extend(fields.into_iter().map(|(field, value)| Fact {
                 resource: resource.clone(),
                 field,
-                value: in_words(&value),
+                value: with_names(&value),
             }));
         }
     }

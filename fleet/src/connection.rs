@@ -28,7 +28,7 @@ pub(crate) async fn client(access: &Access) -> kube::Result<Client> {
 
 /// The text of an error for objects that tenants may read. The message in an answer is left out, because anybody may
 /// run the server.
-pub(crate) fn in_words(error: &kube::Error) -> String {
+pub(crate) fn public_text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("it answered {} {}", status.code, status.reason),
         error => described(error),

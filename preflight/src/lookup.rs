@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{
-    Answer, Demand, Facts, Listener, LoadBalancer, NetworkAcl, RoleOfMachines, RouteTable, SecurityGroup, Subnet,
+    Answer, Demand, Facts, Listener, LoadBalancer, MachineRole, NetworkAcl, RouteTable, SecurityGroup, Subnet,
     TargetGroup, Vpc,
 };
 use crate::rule::{Skipped, applies, known};
@@ -29,7 +29,7 @@ impl Facts {
     }
 
     /// The existing subnets of machines with this role, or of all machines.
-    pub(crate) fn subnets_of(&self, role: Option<RoleOfMachines>) -> Result<Vec<&Subnet>, Skipped> {
+    pub(crate) fn subnets_of(&self, role: Option<MachineRole>) -> Result<Vec<&Subnet>, Skipped> {
         let ids = self.demand.subnet_ids(role);
         let subnets = self.of_network(&self.subnets, "the subnets")?.iter();
         Ok(subnets.filter(|subnet| ids.contains(subnet.id.as_str())).collect())

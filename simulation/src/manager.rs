@@ -14,8 +14,8 @@ use capa_api::machine::{AWSMachine, AWSMachineStatus};
 use capa_api::meta;
 use capa_controllers::awsmachine::claimed_instances;
 use capa_controllers::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
-    NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
+    ClusterKubernetes, Identity, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes, NetworkReader,
+    ReadPending, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
 };
 use capa_controllers::machine_networks::MachineNetworks;
 use capa_fake_aws::machines::Sessions;
@@ -217,7 +217,7 @@ impl Kubernetes for Manager {
 
 #[async_trait]
 impl NetworkKubernetes for Manager {
-    async fn source(&self, _: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+    async fn source(&self, _: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, ReadPending> {
         // The machines of the histories have no other sources than the AWSCluster.
         let outcome = match &request.objects {
             SourceObjects::Named(name) => self.aws_cluster(name, request).await,

@@ -65,7 +65,7 @@ impl ConditionUpdate {
     }
 
     /// The type, status, reason and message in one text, for the message of another condition.
-    pub fn in_words(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { condition, status, reason, message } = self;
         format!("{condition} is {status} ({reason}): {message}")
     }

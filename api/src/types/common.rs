@@ -290,6 +290,7 @@ pub enum HostnameType {
     Clone,
     Copy,
     Debug,
+    Default,
     PartialEq,
     Eq,
     PartialOrd,
@@ -306,6 +307,7 @@ pub enum MachineRole {
     /// The machine runs the Kubernetes control plane.
     ControlPlane,
     /// The machine runs workloads.
+    #[default]
     Worker,
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use capa_api::machine::{AWSMachineSpec, LaunchOptions, MarketType, Tenancy};
 use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::{CloudError, ErrorClass, LaunchRequest, MetadataOptions, Query, UserData, additional_tags};
+use capa_cloud::{CloudError, ErrorClass, LaunchRequest, Query, UserData, additional_tags};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
 use super::launch::run_instances;
@@ -56,7 +56,7 @@ fn judged_launch(machines: &MachineDemand, demand: &Demand) -> LaunchRequest {
         public_ip: spec.public_ip,
         root_volume: None,
         data_volumes: Vec::new(),
-        metadata_options: MetadataOptions::from(&spec.effective_metadata_options()),
+        metadata_options: spec.effective_metadata_options(),
         tags: tags(machines, demand),
         user_data: UserData::new(Vec::new()),
         options: judged_options(spec, has_ipv6),
@@ -83,7 +83,7 @@ fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
     let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), machines.template.clone())]);
     tags.extend(additional_tags(&machines.spec, &demand.network));
     tags.extend(cluster.map(|key| (key, meta::OWNED_TAG_VALUE.to_owned())));
-    tags.insert(meta::ROLE_TAG.to_owned(), meta::role_tag_value(machines.role.into()).to_owned());
+    tags.insert(meta::ROLE_TAG.to_owned(), meta::role_tag_value(machines.role).to_owned());
     tags
 }
 

@@ -9,8 +9,8 @@ use capa_cloud::informer::TerminationBatch;
 use capa_cloud::limits::{CallRequest, Priority};
 use capa_cloud::session::Permit;
 use capa_cloud::{
-    CloudError, Instance, InstanceState, MachineAddress, MachineAddressType, MetadataOptions, PrimaryInterface, Query,
-    StateReason, identifying_tag,
+    CloudError, Instance, InstanceMetadataOptions, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface,
+    Query, StateReason, identifying_tag,
 };
 
 use super::{Ec2Calls, PAGE_SIZE, filters, some_text, text, timestamp};
@@ -123,13 +123,13 @@ fn primary_interface(first: &types::InstanceNetworkInterface) -> Option<PrimaryI
 
 /// The options of the metadata service; `None` while EC2 is changing them, or if one has a value that this version does
 /// not know.
-fn metadata_options(options: &types::InstanceMetadataOptionsResponse) -> Option<MetadataOptions> {
+fn metadata_options(options: &types::InstanceMetadataOptionsResponse) -> Option<InstanceMetadataOptions> {
     let is_settled = options.state() == Some(&types::InstanceMetadataOptionsState::Applied);
     let tags = options.instance_metadata_tags();
-    is_settled.then_some(MetadataOptions {
+    is_settled.then_some(InstanceMetadataOptions {
         http_endpoint: options.http_endpoint()?.as_str().parse().ok()?,
         http_tokens: options.http_tokens()?.as_str().parse().ok()?,
-        http_put_response_hop_limit: options.http_put_response_hop_limit()?,
+        http_put_response_hop_limit: options.http_put_response_hop_limit()?.into(),
         http_protocol_ipv6: options.http_protocol_ipv6()?.as_str().parse().ok()?,
         instance_metadata_tags: tags?.as_str().parse().ok()?,
     })

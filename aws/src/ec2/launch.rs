@@ -10,7 +10,7 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capa_cloud::limits::CallRequest;
-use capa_cloud::{CloudError, ErrorClass, Instance, LaunchRequest, LaunchVolume, MachineKey, MetadataOptions};
+use capa_cloud::{CloudError, ErrorClass, Instance, InstanceMetadataOptions, LaunchRequest, MachineKey, Volume};
 
 use super::instance::instance;
 use super::launch_options::{interfaces, with_options};
@@ -65,7 +65,7 @@ pub(super) fn run_instances(
 }
 
 /// Volumes are deleted with their instance. By default, EC2 would keep data volumes.
-fn block_device(volume: &LaunchVolume) -> Result<BlockDeviceMapping, CloudError> {
+fn block_device(volume: &Volume) -> Result<BlockDeviceMapping, CloudError> {
     let disk = EbsBlockDevice::builder()
         .delete_on_termination(true)
         .volume_size(number(volume, "size", volume.size)?)
@@ -75,28 +75,36 @@ fn block_device(volume: &LaunchVolume) -> Result<BlockDeviceMapping, CloudError>
         .set_encrypted(volume.encrypted)
         .set_kms_key_id(volume.encryption_key.clone())
         .build();
-    Ok(BlockDeviceMapping::builder().device_name(&volume.device_name).ebs(disk).build())
+    Ok(BlockDeviceMapping::builder().set_device_name(volume.device_name.clone()).ebs(disk).build())
 }
 
-fn number(volume: &LaunchVolume, field: &str, value: i64) -> Result<i32, CloudError> {
+fn number(volume: &Volume, field: &str, value: i64) -> Result<i32, CloudError> {
     i32::try_from(value).map_err(|_| CloudError {
         operation: "RunInstances",
         code: None,
         class: ErrorClass::Invalid,
         subject: None,
-        message: format!("volume {}: {field} {value} is out of range", volume.device_name),
+        message: format!(
+            "volume {}: {field} {value} is out of range",
+            volume.device_name.as_deref().unwrap_or_default()
+        ),
         retry_after: None,
     })
 }
 
-pub(super) fn metadata_options(options: &MetadataOptions) -> InstanceMetadataOptionsRequest {
+pub(super) fn metadata_options(options: &InstanceMetadataOptions) -> InstanceMetadataOptionsRequest {
     InstanceMetadataOptionsRequest::builder()
         .http_endpoint(<&str>::from(options.http_endpoint).into())
         .http_tokens(<&str>::from(options.http_tokens).into())
-        .http_put_response_hop_limit(options.http_put_response_hop_limit)
+        .http_put_response_hop_limit(hop_limit(options))
         .http_protocol_ipv6(<&str>::from(options.http_protocol_ipv6).into())
         .instance_metadata_tags(<&str>::from(options.instance_metadata_tags).into())
         .build()
+}
+
+/// The schema allows 64 hops at most.
+pub(super) fn hop_limit(options: &InstanceMetadataOptions) -> i32 {
+    i32::try_from(options.http_put_response_hop_limit).unwrap_or(i32::MAX)
 }
 
 /// The same tags for the instance, its volumes and its new interface. EC2 refuses a specification without tags, and a

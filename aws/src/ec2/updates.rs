@@ -4,9 +4,10 @@ use aws_sdk_ec2::types::Tag;
 use capa_api::common::Tags;
 use capa_cloud::limits::CallRequest;
 use capa_cloud::session::Permit;
-use capa_cloud::{CloudError, DnsRecords, MachineKey, MetadataOptions};
+use capa_cloud::{CloudError, DnsRecords, InstanceMetadataOptions, MachineKey};
 
 use super::Ec2Calls;
+use super::launch::hop_limit;
 
 impl Ec2Calls {
     /// Sets tags of resources of one instance.
@@ -57,7 +58,7 @@ impl Ec2Calls {
         &self,
         machine: &MachineKey,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError> {
         let permit = self.update_permit("ModifyInstanceMetadataOptions", machine).await?;
         let request = self
@@ -66,7 +67,7 @@ impl Ec2Calls {
             .instance_id(instance_id)
             .http_endpoint(<&str>::from(options.http_endpoint).into())
             .http_tokens(<&str>::from(options.http_tokens).into())
-            .http_put_response_hop_limit(options.http_put_response_hop_limit)
+            .http_put_response_hop_limit(hop_limit(options))
             .http_protocol_ipv6(<&str>::from(options.http_protocol_ipv6).into())
             .instance_metadata_tags(<&str>::from(options.instance_metadata_tags).into());
         self.runner.call(permit, request.send()).await?;

@@ -3,7 +3,7 @@
 
 use super::grants::READ;
 use super::table::{change, describe, load_balancing};
-use super::{AccessLevel, Action, Asked, Condition, Grant, Resources};
+use super::{AccessLevel, Action, CheckedBy, Condition, Grant, Resources};
 
 /// The actions that create a resource with its tags.
 const CREATING: &[&str] = &[
@@ -122,7 +122,7 @@ const USE_OF_ACCOUNT: Grant = Grant {
 /// An action of EC2 that Elastic Load Balancing checks within its own actions. Source: the user guide of Elastic Load
 /// Balancing, «Elastic Load Balancing API permissions».
 const fn within(name: &'static str, actions: &'static [&'static str], why: &'static str) -> Action {
-    Action { asked: Asked::Within(actions), ..describe(name, why) }
+    Action { checked_by: CheckedBy::Actions(actions), ..describe(name, why) }
 }
 
 /// A describe action of Elastic Load Balancing. None of these actions can be restricted to single resources.
@@ -259,7 +259,7 @@ pub const MANAGED_ACTIONS: &[Action] = &[
         service: "iam",
         name: "CreateServiceLinkedRole",
         access: AccessLevel::Write,
-        asked: Asked::Within(&["CreateLoadBalancer"]),
+        checked_by: CheckedBy::Actions(&["CreateLoadBalancer"]),
         grants: &[USE_OF_ACCOUNT],
         why: "makes the role of Elastic Load Balancing with the first load balancer of an account",
     },

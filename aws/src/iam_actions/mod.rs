@@ -19,7 +19,7 @@ pub struct Action {
     /// The access level in AWS's service authorization reference.
     pub access: AccessLevel,
     /// The way in which AWS checks the permission.
-    pub asked: Asked,
+    pub checked_by: CheckedBy,
     /// The resources and conditions of the permission; empty if AWS allows the action to every caller.
     pub grants: &'static [Grant],
     /// The purpose of the permission.
@@ -43,15 +43,15 @@ pub enum AccessLevel {
 
 /// The way in which AWS checks a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum CheckedBy {
     /// The provider calls the action.
-    Called,
+    Call,
     /// AWS checks the permission within these other actions, which may belong to another service.
-    Within(&'static [&'static str]),
+    Actions(&'static [&'static str]),
     /// AWS checks the permission within RunInstances if the request has this property.
-    AtLaunch(AtLaunch),
+    Launch(AtLaunch),
     /// AWS checks the permission when somebody uses a URL that the provider has signed.
-    ByUrl,
+    Url,
 }
 
 /// A property of a launch request that needs a further permission.
@@ -142,5 +142,5 @@ pub fn called(service: &str, name: &str) -> Option<&'static Action> {
     ACTIONS
         .iter()
         .chain(MANAGED_ACTIONS)
-        .find(|action| action.asked == Asked::Called && action.service == service && action.name == name)
+        .find(|action| action.checked_by == CheckedBy::Call && action.service == service && action.name == name)
 }

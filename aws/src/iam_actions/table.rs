@@ -4,7 +4,7 @@ use super::grants::{
     ASSUME_ROLE, BOOTSTRAP_DATA, CHANGE_MARKED, CHANGE_TAGS, CHANGE_TARGETS, CREATE, GRANT_KEYS, LAUNCH, PASS_ROLE,
     READ, READ_KEYS, READ_MACHINE_ROLES, READ_SETTINGS, READ_SPOT_ROLE, TAG_AT_LAUNCH, USE_GROUPS, USE_KEYS,
 };
-use super::{AccessLevel, Action, Asked, AtLaunch, Grant};
+use super::{AccessLevel, Action, AtLaunch, CheckedBy, Grant};
 
 /// An action on bootstrap data.
 const fn bootstrap_data(
@@ -14,17 +14,17 @@ const fn bootstrap_data(
     grants: &'static [Grant],
     why: &'static str,
 ) -> Action {
-    Action { service, name, access, asked: Asked::Called, grants, why }
+    Action { service, name, access, checked_by: CheckedBy::Call, grants, why }
 }
 
 /// A describe action of EC2. None of these actions can be restricted to single resources.
 pub(super) const fn describe(name: &'static str, why: &'static str) -> Action {
-    Action { service: "ec2", name, access: AccessLevel::List, asked: Asked::Called, grants: &[READ], why }
+    Action { service: "ec2", name, access: AccessLevel::List, checked_by: CheckedBy::Call, grants: &[READ], why }
 }
 
 /// An action of EC2 that creates, changes or deletes resources.
 pub(super) const fn change(name: &'static str, grants: &'static [Grant], why: &'static str) -> Action {
-    Action { service: "ec2", name, access: AccessLevel::Write, asked: Asked::Called, grants, why }
+    Action { service: "ec2", name, access: AccessLevel::Write, checked_by: CheckedBy::Call, grants, why }
 }
 
 /// An action of Elastic Load Balancing. Both generations use the same action names.
@@ -34,7 +34,7 @@ pub(super) const fn load_balancing(
     grants: &'static [Grant],
     why: &'static str,
 ) -> Action {
-    Action { service: "elasticloadbalancing", name, access, asked: Asked::Called, grants, why }
+    Action { service: "elasticloadbalancing", name, access, checked_by: CheckedBy::Call, grants, why }
 }
 
 /// An action that only the checks of infrastructure call.
@@ -45,12 +45,12 @@ const fn check(
     grants: &'static [Grant],
     why: &'static str,
 ) -> Action {
-    Action { service, name, access, asked: Asked::Called, grants, why }
+    Action { service, name, access, checked_by: CheckedBy::Call, grants, why }
 }
 
 /// An action that EC2 performs with the key of a volume.
 const fn key(name: &'static str, access: AccessLevel, grants: &'static [Grant], why: &'static str) -> Action {
-    Action { service: "kms", name, access, asked: Asked::AtLaunch(AtLaunch::EncryptionKey), grants, why }
+    Action { service: "kms", name, access, checked_by: CheckedBy::Launch(AtLaunch::EncryptionKey), grants, why }
 }
 
 /// All permissions except those that only managed clusters need, in the order of the documentation.
@@ -98,7 +98,7 @@ pub const ACTIONS: &[Action] = &[
         service: "ec2",
         name: "CreateTags",
         access: AccessLevel::Tagging,
-        asked: Asked::Called,
+        checked_by: CheckedBy::Call,
         grants: &[TAG_AT_LAUNCH, CHANGE_TAGS],
         why: "tags what is launched or allocated for machines, and changes tags when additionalTags change",
     },
@@ -106,7 +106,7 @@ pub const ACTIONS: &[Action] = &[
         service: "ec2",
         name: "DeleteTags",
         access: AccessLevel::Tagging,
-        asked: Asked::Called,
+        checked_by: CheckedBy::Call,
         grants: &[CHANGE_TAGS],
         why: "removes tags that additionalTags no longer has",
     },
@@ -203,7 +203,7 @@ pub const ACTIONS: &[Action] = &[
         service: "iam",
         name: "PassRole",
         access: AccessLevel::Write,
-        asked: Asked::AtLaunch(AtLaunch::InstanceProfile),
+        checked_by: CheckedBy::Launch(AtLaunch::InstanceProfile),
         grants: &[PASS_ROLE],
         why: "launches machines with an instance profile",
     },
@@ -302,7 +302,7 @@ pub const ACTIONS: &[Action] = &[
         "deletes bootstrap data that no instance needs any longer",
     ),
     Action {
-        asked: Asked::Within(&["CreateSecret"]),
+        checked_by: CheckedBy::Actions(&["CreateSecret"]),
         ..bootstrap_data(
             "secretsmanager",
             "TagResource",
@@ -329,12 +329,12 @@ pub const ACTIONS: &[Action] = &[
         service: "ssm",
         name: "GetParameter",
         access: AccessLevel::Read,
-        asked: Asked::Called,
+        checked_by: CheckedBy::Call,
         grants: &[READ_SETTINGS],
         why: "finds the EKS image of a machine with `ami.eksLookupType`",
     },
     Action {
-        asked: Asked::Within(&["PutParameter"]),
+        checked_by: CheckedBy::Actions(&["PutParameter"]),
         ..bootstrap_data(
             "ssm",
             "AddTagsToResource",
@@ -358,7 +358,7 @@ pub const ACTIONS: &[Action] = &[
         "deletes bootstrap data that no instance needs any longer",
     ),
     Action {
-        asked: Asked::ByUrl,
+        checked_by: CheckedBy::Url,
         ..bootstrap_data(
             "s3",
             "GetObject",
@@ -378,7 +378,7 @@ pub const ACTIONS: &[Action] = &[
         service: "sts",
         name: "AssumeRole",
         access: AccessLevel::Write,
-        asked: Asked::Called,
+        checked_by: CheckedBy::Call,
         grants: &[ASSUME_ROLE],
         why: "becomes the role of an AWSClusterRoleIdentity",
     },
@@ -386,7 +386,7 @@ pub const ACTIONS: &[Action] = &[
         service: "sts",
         name: "GetCallerIdentity",
         access: AccessLevel::Read,
-        asked: Asked::Called,
+        checked_by: CheckedBy::Call,
         grants: &[],
         why: "learns the account; AWS allows it to everybody",
     },

@@ -27,7 +27,7 @@ use super::managed;
 use super::secrets::{secret, stores};
 use super::targets::{classic, elb, in_and_out, target};
 use super::updates::change_instance;
-use crate::iam_actions::{ACTIONS, Asked, AtLaunch, Condition, Grant, MANAGED_ACTIONS, called};
+use crate::iam_actions::{ACTIONS, AtLaunch, CheckedBy, Condition, Grant, MANAGED_ACTIONS, called};
 
 fn serve(call: &Call) -> Answer {
     match call.action.as_str() {
@@ -158,7 +158,7 @@ async fn every_action_of_the_table_is_called_and_no_other() {
     let calls = [&fake].into_iter().chain(&registered).flat_map(Fake::calls);
     let sent: BTreeSet<(String, String)> = calls.map(|call| (call.service().to_owned(), call.action.clone())).collect();
     let rows = ACTIONS.iter().chain(MANAGED_ACTIONS);
-    let called = rows.filter(|action| action.asked == Asked::Called);
+    let called = rows.filter(|action| action.checked_by == CheckedBy::Call);
     let called: BTreeSet<(String, String)> =
         called.map(|action| (action.service.to_owned(), action.name.to_owned())).collect();
     assert_eq!(sent, called);
@@ -175,7 +175,7 @@ async fn a_launch_uses_every_feature_that_needs_an_action() {
         AtLaunch::EncryptionKey => "BlockDeviceMapping.1.Ebs.KmsKeyId",
     };
     for action in ACTIONS {
-        if let Asked::AtLaunch(feature) = action.asked {
+        if let CheckedBy::Launch(feature) = action.checked_by {
             assert_ne!(launch.field(asks_for(feature)), "", "{}", action.name);
         }
     }

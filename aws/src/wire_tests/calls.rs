@@ -7,8 +7,8 @@ use std::sync::Arc;
 use capa_api::machine::{HttpTokens, Switch};
 use capa_cloud::ec2::RouteTarget;
 use capa_cloud::{
-    ClusterClouds, ErrorClass, InstanceState, LaunchOptions, LaunchRequest, LaunchVolume, MachineClouds,
-    MetadataOptions, Query, ResolvedIdentity, UserData,
+    ClusterClouds, ErrorClass, InstanceMetadataOptions, InstanceState, LaunchOptions, LaunchRequest, MachineClouds,
+    Query, ResolvedIdentity, UserData, Volume,
 };
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
@@ -28,9 +28,9 @@ fn subnets(ids: &[&str], next: Option<&str>) -> super::fake::Answer {
     answer("DescribeSubnets", &format!("<subnetSet>{items}</subnetSet>"), next)
 }
 
-fn volume(device: &str) -> LaunchVolume {
-    LaunchVolume {
-        device_name: device.into(),
+fn volume(device: &str) -> Volume {
+    Volume {
+        device_name: Some(device.into()),
         size: 20,
         volume_type: Some("gp3".into()),
         iops: Some(4000),
@@ -52,7 +52,7 @@ pub(super) fn request() -> LaunchRequest {
         public_ip: Some(false),
         root_volume: Some(volume("/dev/sda1")),
         data_volumes: vec![volume("/dev/sdb")],
-        metadata_options: MetadataOptions {
+        metadata_options: InstanceMetadataOptions {
             http_endpoint: Switch::Enabled,
             http_tokens: HttpTokens::Required,
             http_put_response_hop_limit: 2,

@@ -2,7 +2,7 @@
 
 use capa_api::common::Tags;
 use capa_api::machine::{HttpTokens, Switch};
-use capa_cloud::{DnsRecords, ErrorClass, InstanceUpdates, MachineClouds, MetadataOptions, PrimaryInterface};
+use capa_cloud::{DnsRecords, ErrorClass, InstanceMetadataOptions, InstanceUpdates, MachineClouds, PrimaryInterface};
 
 use super::fake::{Answer, CLUSTER, Fake, REGION, at_its_turn, identity, machine};
 
@@ -33,7 +33,7 @@ pub(super) async fn change_instance(machines: &dyn InstanceUpdates) {
     grouped.await.unwrap();
     let named = at_its_turn(async || machines.set_dns_records(&key, "i-1", records).await);
     named.await.unwrap();
-    let options = MetadataOptions {
+    let options = InstanceMetadataOptions {
         http_endpoint: Switch::Enabled,
         http_tokens: HttpTokens::Required,
         http_put_response_hop_limit: 2,

@@ -7,7 +7,7 @@ use capa_api::common::MachineAddress;
 use capa_api::machine::InstanceState;
 use jiff::Timestamp;
 
-use crate::MetadataOptions;
+use crate::InstanceMetadataOptions;
 
 /// EC2's reason for the state of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,18 @@ pub struct StateReason {
     pub code: String,
     /// EC2's message.
     pub message: String,
+}
+
+impl StateReason {
+    /// Whether the zone had no capacity for the instance.
+    pub fn is_insufficient_capacity(&self) -> bool {
+        self.code == "Server.InsufficientInstanceCapacity"
+    }
+
+    /// Whether EC2 has interrupted a Spot instance.
+    pub fn is_spot_interruption(&self) -> bool {
+        self.code.starts_with("Server.SpotInstance")
+    }
 }
 
 /// An EC2 instance, reduced to the fields that decisions and the status of a machine need.
@@ -41,7 +53,7 @@ pub struct Instance {
     /// PersistentVolumes, outlive the instance.
     pub volume_ids: Vec<String>,
     /// Options of the instance metadata service. Absent while EC2 changes them.
-    pub metadata_options: Option<MetadataOptions>,
+    pub metadata_options: Option<InstanceMetadataOptions>,
     /// Client token of the launch.
     pub client_token: Option<String>,
     /// Time at which EC2 accepted the launch.

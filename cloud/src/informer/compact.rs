@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::owner_tags::{self, OwnerTags};
 use crate::{
-    Instance, InstanceState, MachineAddress, MachineAddressType, MetadataOptions, PrimaryInterface, StateReason,
+    Instance, InstanceMetadataOptions, InstanceState, MachineAddress, MachineAddressType, PrimaryInterface, StateReason,
 };
 
 /// The separators of parts, and of fields within a part. EC2 answers in XML, which cannot contain these characters.
@@ -145,11 +145,11 @@ fn id_of(text: &str, prefix: &str) -> Option<String> {
     }
 }
 
-fn metadata_options<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<MetadataOptions> {
+fn metadata_options<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<InstanceMetadataOptions> {
     let hops = fields.next()?.parse().ok()?;
     let http_tokens = value_of(fields.next()?, &TOKENS)?;
     let mut switch = || value_of(fields.next()?, &SWITCHES);
-    Some(MetadataOptions {
+    Some(InstanceMetadataOptions {
         http_put_response_hop_limit: hops,
         http_tokens,
         http_endpoint: switch()?,
@@ -242,12 +242,12 @@ mod tests {
         (text(), vec(text(), 0..4)).prop_map(|(id, security_group_ids)| PrimaryInterface { id, security_group_ids })
     }
 
-    fn metadata_options() -> impl Strategy<Value = MetadataOptions> {
+    fn metadata_options() -> impl Strategy<Value = InstanceMetadataOptions> {
         let switch = || select(vec![Switch::Enabled, Switch::Disabled]);
         let tokens = select(vec![HttpTokens::Required, HttpTokens::Optional]);
-        (1..65, tokens, switch(), switch(), switch()).prop_map(
+        (1..65_i64, tokens, switch(), switch(), switch()).prop_map(
             |(http_put_response_hop_limit, http_tokens, http_endpoint, http_protocol_ipv6, instance_metadata_tags)| {
-                MetadataOptions {
+                InstanceMetadataOptions {
                     http_endpoint,
                     http_tokens,
                     http_put_response_hop_limit,

@@ -224,7 +224,7 @@ impl Terminations {
 fn concerns_single_instances(error: &CloudError) -> bool {
     matches!(error.class, ErrorClass::NotFound | ErrorClass::Invalid)
         // An IAM policy may allow some instances only. Invalid credentials have other codes.
-        || error.code.as_deref() == Some("UnauthorizedOperation")
+        || error.is_denial()
 }
 
 impl InstanceInformer {

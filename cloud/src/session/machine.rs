@@ -11,9 +11,9 @@ use crate::lookups::{InstanceLookup, LookupAnswer};
 use crate::targets::{Desired, RegistrationState, TargetAccess, TargetInstance, TargetRequest};
 use crate::{
     Account, BootstrapStorage, CloudError, DedicatedHosts, DnsRecords, ElasticIpAnswer, ElasticIpCall, ElasticIps,
-    ErrorClass, Found, HostRequest, Instance, InstanceLifecycle, InstanceLookups, InstanceObserver, InstanceUpdates,
-    LaunchRequest, LoadBalancerTargets, MachineKey, MetadataOptions, Observation, PresignRequest, PresignedUrl,
-    PrimaryInterface, Query, Read, Reads, RememberedAccount, SecretActions, SecretStore, StoredSecret,
+    ErrorClass, Found, HostRequest, Instance, InstanceLifecycle, InstanceLookups, InstanceMetadataOptions,
+    InstanceObserver, InstanceUpdates, LaunchRequest, LoadBalancerTargets, MachineKey, Observation, PresignRequest,
+    PresignedUrl, PrimaryInterface, Query, Read, Reads, RememberedAccount, SecretActions, SecretStore, StoredSecret,
 };
 
 use super::account::{AccountQuery, AccountStep};
@@ -83,7 +83,7 @@ pub trait SessionDriver: Reads {
         &self,
         machine: &MachineKey,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError>;
 
     /// ModifyPrivateDnsNameOptions. A record without a value stays as it is.
@@ -337,7 +337,7 @@ impl<D: SessionDriver> InstanceUpdates for MachineSession<D> {
         &self,
         machine: &MachineKey,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError> {
         self.check_credentials("ModifyInstanceMetadataOptions")?;
         self.driver.set_metadata_options(machine, instance_id, options).await?;

@@ -42,7 +42,7 @@ impl ReadyInputs<'_> {
             .then(|| format!("of managed clusters only, ignored here: {}", self.ignored.join(", ")));
         let worst = self.worst();
         let reason = worst.map_or(Reason::Ready, |worst| worst.reason);
-        let worst = worst.map(ConditionUpdate::in_words);
+        let worst = worst.map(ConditionUpdate::text);
         let parts: Vec<String> = worst.into_iter().chain(ignored).collect();
         ConditionType::Ready.is_true(reason).with_message(parts.join("; "))
     }

@@ -21,10 +21,10 @@ use super::scope::{FlowError, MachineScope};
 use crate::blocked::{Blocked, earlier};
 use crate::call_fingerprint::CallFingerprint;
 use crate::launching::bootstrap::{self, BootstrapData, Format};
-use crate::launching::kept::KeptData;
 use crate::launching::lost::{self, LostMachine};
 use crate::launching::presigning::Presigning;
 use crate::launching::storage::LaunchSecrets;
+use crate::launching::stored_bootstrap_data::StoredBootstrapData;
 use crate::launching::{bootstrap_secret, objects};
 use crate::retry;
 use crate::time::remaining;
@@ -245,7 +245,7 @@ pub(super) async fn delete_unneeded(
     location: &InstanceLocation,
     context: &MachineContext,
 ) {
-    let all = KeptData::all(&scope.status);
+    let all = StoredBootstrapData::all(&scope.status);
     if all.is_empty() {
         return;
     }
@@ -319,8 +319,11 @@ pub(super) async fn format_and_bucket(
 }
 
 /// The recorded data, or what a machine without a readable launch record may have.
-async fn recorded_or_assumed(scope: &MachineScope, context: &MachineContext) -> Result<Vec<KeptData>, FlowError> {
-    let recorded = KeptData::all(&scope.status);
+async fn recorded_or_assumed(
+    scope: &MachineScope,
+    context: &MachineContext,
+) -> Result<Vec<StoredBootstrapData>, FlowError> {
+    let recorded = StoredBootstrapData::all(&scope.status);
     if !recorded.is_empty() || !scope.has_lost_record() {
         return Ok(recorded);
     }
@@ -334,7 +337,7 @@ fn assumed(
     uid: &str,
     format: Option<Format>,
     bucket: Option<&NetworkBootstrapBucket>,
-) -> Vec<KeptData> {
+) -> Vec<StoredBootstrapData> {
     lost::assumed(&LostMachine {
         spec: &scope.machine.spec,
         uid,
@@ -353,7 +356,7 @@ pub(super) fn recover(
     format: Option<Format>,
     bucket: Option<&NetworkBootstrapBucket>,
 ) {
-    let Some(uid) = uid_in(client_token).filter(|_| KeptData::all(&scope.status).is_empty()) else {
+    let Some(uid) = uid_in(client_token).filter(|_| StoredBootstrapData::all(&scope.status).is_empty()) else {
         return;
     };
     for kept in assumed(scope, uid, format, bucket) {
@@ -363,7 +366,7 @@ pub(super) fn recover(
 
 async fn delete(
     scope: &mut MachineScope,
-    kept: &KeptData,
+    kept: &StoredBootstrapData,
     location: &InstanceLocation,
     context: &MachineContext,
 ) -> Result<(), CloudError> {
@@ -397,8 +400,8 @@ async fn delete(
 
 /// Whether a machine gives up data whose deletion AWS does not allow: the bucket allowed that at the launch, or allows
 /// it now.
-async fn need_not_succeed(scope: &MachineScope, kept: &KeptData, context: &MachineContext) -> bool {
-    let KeptData::Object(object) = kept else {
+async fn need_not_succeed(scope: &MachineScope, kept: &StoredBootstrapData, context: &MachineContext) -> bool {
+    let StoredBootstrapData::Object(object) = kept else {
         return false;
     };
     if object.best_effort_delete {
@@ -425,7 +428,7 @@ pub(super) async fn record(
         Some(earlier) if !record.takes_in(&earlier) => delete_earlier(scope, &earlier, context).await?,
         _ => {}
     }
-    if let KeptData::Object(object) = &mut record {
+    if let StoredBootstrapData::Object(object) = &mut record {
         object.presigned_at = valid_from;
     }
     record.record(&mut scope.status);
@@ -434,7 +437,11 @@ pub(super) async fn record(
 
 /// Deletes data that an earlier attempt has stored at another location than the network names now. The user may have
 /// changed the location because the identity has no permissions there.
-async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &MachineContext) -> Result<(), FlowError> {
+async fn delete_earlier(
+    scope: &mut MachineScope,
+    kept: &StoredBootstrapData,
+    context: &MachineContext,
+) -> Result<(), FlowError> {
     let message = format!("the bootstrap data {} has to be deleted first: {UNANSWERED}", kept.shown());
     let waiting = ConditionType::BootstrapDataReady.is_false(Reason::Failed, message);
     await_stored(scope, waiting, context)?;
@@ -453,13 +460,13 @@ async fn delete_earlier(scope: &mut MachineScope, kept: &KeptData, context: &Mac
 }
 
 /// Whether the data is in another account than that of the credentials.
-fn is_elsewhere(kept: &KeptData, account_id: &str) -> bool {
+fn is_elsewhere(kept: &StoredBootstrapData, account_id: &str) -> bool {
     kept.account_id().is_some_and(|recorded| recorded != account_id)
 }
 
 /// Publishes an event about data that is left. The machine does not wait for credentials of another account or for a
 /// permission, because they may never come.
-fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
+fn report_left(scope: &mut MachineScope, kept: &StoredBootstrapData, why: Left) {
     let (shown, account) = (kept.shown(), kept.account_id().unwrap_or_default());
     let message = match why {
         Left::Elsewhere => format!(
@@ -481,6 +488,6 @@ fn report_left(scope: &mut MachineScope, kept: &KeptData, why: Left) {
     scope.events.push(EventDraft::warning("BootstrapDataAbandoned", message));
 }
 
-fn not_deleted(kept: &KeptData, error: &CloudError) -> String {
+fn not_deleted(kept: &StoredBootstrapData, error: &CloudError) -> String {
     format!("the bootstrap data {} cannot be deleted: {error}", kept.shown())
 }

@@ -17,7 +17,7 @@ use super::launch::protocol::{IllegalTransition, LaunchEvent, transition};
 use super::ownership::{MachineTags, OwnerProblem};
 use crate::blocked::Blocked;
 use crate::call_fingerprint::CallFingerprint;
-use crate::kubernetes_api::{BeingRead, KubernetesError};
+use crate::kubernetes_api::{KubernetesError, ReadPending};
 
 /// The Cluster API objects that a machine belongs to, as far as they exist.
 pub(super) struct Owners {
@@ -235,8 +235,8 @@ pub(super) enum FlowError {
     Failed(ReconcileError),
 }
 
-impl From<BeingRead> for FlowError {
-    fn from(_: BeingRead) -> Self {
+impl From<ReadPending> for FlowError {
+    fn from(_: ReadPending) -> Self {
         Self::Postponed
     }
 }

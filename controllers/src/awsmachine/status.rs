@@ -54,7 +54,7 @@ fn ready(updates: &[ConditionUpdate], scope: &MachineScope) -> ConditionUpdate {
     }
     let attention = attention(updates);
     let reason = attention.map_or(Reason::Ready, |update| update.reason);
-    let trouble = attention.map(ConditionUpdate::in_words);
+    let trouble = attention.map(ConditionUpdate::text);
     ConditionType::Ready.is_true(reason).with_message(trouble.unwrap_or_default())
 }
 
@@ -101,8 +101,8 @@ pub(super) fn show(scope: &mut MachineScope, instance: &Instance) {
 
 /// AWS's reason for the state of an instance. The interruption of a Spot instance is recognized by its code, because
 /// AWS's text does not say who ended the instance.
-fn in_words(reason: &StateReason) -> String {
-    if reason.code.starts_with("Server.SpotInstance") {
+fn state_text(reason: &StateReason) -> String {
+    if reason.is_spot_interruption() {
         format!("EC2 has interrupted the Spot instance ({})", reason.code)
     } else {
         reason.message.clone()
@@ -113,7 +113,7 @@ fn in_words(reason: &StateReason) -> String {
 pub(super) fn instance_ready(instance: &Instance) -> ConditionUpdate {
     let id = &instance.id;
     let not_ready = |reason, message: String| ConditionType::InstanceReady.is_false(reason, message);
-    let why = instance.state_reason.as_ref().map(|reason| format!(": {}", in_words(reason))).unwrap_or_default();
+    let why = instance.state_reason.as_ref().map(|reason| format!(": {}", state_text(reason))).unwrap_or_default();
     match instance.state {
         InstanceState::Running => ConditionType::InstanceReady.is_true(Reason::Ready),
         InstanceState::Pending => not_ready(Reason::Pending, format!("instance {id} is starting")),

@@ -10,7 +10,7 @@ use super::ownership::AdoptAnnotation;
 use super::scope::{FlowError, MachineScope};
 use super::status;
 use crate::kubernetes_api::KubernetesError;
-use crate::launching::kept::KeptData;
+use crate::launching::stored_bootstrap_data::StoredBootstrapData;
 
 /// Writes the status of the scope. The API server refuses the write if the AWSMachine has changed meanwhile.
 pub(super) async fn store(scope: &mut MachineScope, context: &MachineContext) -> Result<(), KubernetesError> {
@@ -82,7 +82,7 @@ pub(super) async fn allow_move(
     let is_lost = location::account_of_lost_attempt(&machine, status).is_some();
     // The AWSMachine in another management cluster would have another UID, and would not find secrets that are named by
     // this UID.
-    let keeps_secrets = !KeptData::all(status).is_empty();
+    let keeps_secrets = !StoredBootstrapData::all(status).is_empty();
     // After a move, the client token of the instance contains the UID under which the host was allocated.
     let host = status.dedicated_host.as_ref().filter(|host| host.may_exist());
     let is_launched = status.launch.as_ref().is_some_and(|launch| launch.instance_id().is_some());

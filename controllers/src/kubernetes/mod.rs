@@ -42,8 +42,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Kubernetes, KubernetesError, MachineKubernetes,
-    NetworkKubernetes, NetworkReader, SourceRead, SourceRequest,
+    ClusterKubernetes, Identity, IdentityKubernetes, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+    NetworkReader, ReadPending, SourceRead, SourceRequest,
 };
 use crate::machine_networks::MachineNetworks;
 pub use source_checks::{DescribedNetwork, SourceChecks};
@@ -230,7 +230,7 @@ impl Kubernetes for KubernetesClient {
 
 #[async_trait]
 impl NetworkKubernetes for KubernetesClient {
-    async fn source(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+    async fn source(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, ReadPending> {
         self.sources.read(reader, request).await
     }
 }

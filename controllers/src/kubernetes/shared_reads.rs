@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::mappings::MappingVersion;
-use crate::kubernetes_api::{BeingRead, NetworkReader, SourceOutcome, SourceRead, SourceRequest};
+use crate::kubernetes_api::{NetworkReader, ReadPending, SourceOutcome, SourceRead, SourceRequest};
 
 /// The longest time from the beginning of a read that a pass waits for its end. Nearly all reads end within this time.
 const MAX_WAIT: Duration = Duration::from_millis(500);
@@ -91,7 +91,7 @@ impl SharedReads {
         reader: &NetworkReader,
         key: Key,
         fetch: impl FnOnce() -> F,
-    ) -> Result<SourceRead, BeingRead>
+    ) -> Result<SourceRead, ReadPending>
     where
         F: Future<Output = SourceRead> + Send + 'static,
     {
@@ -115,10 +115,10 @@ impl SharedReads {
         match under_way.waiting.lock().as_mut() {
             Some(waiting) => {
                 waiting.insert(reader.clone());
-                Err(BeingRead)
+                Err(ReadPending)
             }
             // The read ended meanwhile.
-            None => under_way.answer.borrow().clone().ok_or(BeingRead),
+            None => under_way.answer.borrow().clone().ok_or(ReadPending),
         }
     }
 

@@ -18,7 +18,7 @@ use super::kinds::{Kind, KindCache, Known};
 use super::mappings::{self, Mappings};
 use super::shared_reads::{Key, SharedReads};
 use crate::kubernetes_api::{
-    BeingRead, KubernetesError, NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest, check_kind,
+    KubernetesError, NetworkReader, ReadPending, SourceObjects, SourceOutcome, SourceRead, SourceRequest, check_kind,
 };
 
 #[cfg(test)]
@@ -67,7 +67,11 @@ impl SourceReader {
         self.reads.ended()
     }
 
-    pub(super) async fn read(&self, reader: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+    pub(super) async fn read(
+        &self,
+        reader: &NetworkReader,
+        request: &SourceRequest,
+    ) -> Result<SourceRead, ReadPending> {
         let key = self.key(&reader.namespace, request);
         let fetch = || {
             let (requests, request) = (Arc::clone(&self.requests), request.clone());

@@ -5,7 +5,7 @@ use capa_api::machine::{AWSMachineSpec, BootstrapDelivery};
 use capa_api::network::NetworkBootstrapBucket;
 
 use super::bootstrap::Format;
-use super::kept::KeptData;
+use super::stored_bootstrap_data::StoredBootstrapData;
 use super::{objects, secrets};
 
 /// A machine whose status was lost.
@@ -22,19 +22,19 @@ pub(crate) struct LostMachine<'a> {
 
 /// The data that AWS may keep of a machine whose status was lost. If the format is unknown, the data may be in both
 /// stores.
-pub(crate) fn assumed(lost: &LostMachine<'_>) -> Vec<KeptData> {
+pub(crate) fn assumed(lost: &LostMachine<'_>) -> Vec<StoredBootstrapData> {
     let spec = lost.spec;
     let mut kept = Vec::new();
     if let BootstrapDelivery::Secrets(backend) = spec.effective_bootstrap_delivery()
         && spec.ignition.is_none()
         && !matches!(lost.format, Some(Format::Ignition | Format::Other))
     {
-        kept.push(KeptData::Secrets(secrets::assumed(spec, backend, lost.uid)));
+        kept.push(StoredBootstrapData::Secrets(secrets::assumed(spec, backend, lost.uid)));
     }
     if let Some(bucket) = lost.bucket
         && may_be_in_bucket(spec, lost.format)
     {
-        kept.push(KeptData::Object(objects::assumed(bucket, lost.role, lost.uid)));
+        kept.push(StoredBootstrapData::Object(objects::assumed(bucket, lost.role, lost.uid)));
     }
     kept
 }
@@ -58,7 +58,7 @@ mod tests {
             format,
             bucket: bucket.as_ref(),
         });
-        kept.iter().map(KeptData::shown).collect()
+        kept.iter().map(StoredBootstrapData::shown).collect()
     }
 
     #[test]

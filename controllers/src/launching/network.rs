@@ -7,7 +7,7 @@ use capa_network::{Merged, merge};
 use futures::future::join_all;
 
 use super::network_sources::{self, requests};
-use crate::kubernetes_api::{BeingRead, NetworkKubernetes, NetworkReader};
+use crate::kubernetes_api::{NetworkKubernetes, NetworkReader, ReadPending};
 
 /// The network from a machine spec, its `networkSources` and the cluster's infrastructure object. `reader` is the
 /// object of the spec, and `role` the role of the machine, if the spec belongs to one machine. Subnet filters of the
@@ -18,13 +18,13 @@ pub(crate) async fn read_network(
     role: Option<MachineRole>,
     cluster: &Cluster,
     kubernetes: &dyn NetworkKubernetes,
-) -> Result<Merged, BeingRead> {
+) -> Result<Merged, ReadPending> {
     // All reads begin together: the answers of slow reads must be known in one pass.
     let reads = requests(spec, role, cluster).into_iter().map(|(named_by, request)| async move {
         let read = kubernetes.source(reader, &request).await?;
         Ok(network_sources::from_read(named_by, &request, read))
     });
-    let read: Result<Vec<_>, BeingRead> = join_all(reads).await.into_iter().collect();
+    let read: Result<Vec<_>, ReadPending> = join_all(reads).await.into_iter().collect();
     let mut sources = vec![network_sources::from_spec(reader.to_string(), spec)];
     sources.extend(read?);
     Ok(merge(&sources))

@@ -125,7 +125,7 @@ pub(crate) fn from_read(named_by: NamedBy, request: &SourceRequest, read: Source
 fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -> Problem {
     let SourceKind { group, kind } = &request.kind;
     let named = format!("{request}, {},", named_by.words());
-    let of_group = in_words(&request.kind);
+    let of_group = kind_and_group(&request.kind);
     match failure {
         SourceOutcome::Described { .. } | SourceOutcome::Undescribed => Problem::new(
             Reason::NotFound,
@@ -176,7 +176,7 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
             Reason::Conflict,
             format!(
                 "AWSNetworkMapping/{name} reads {}, not {of_group}: name another mapping for {request}",
-                in_words(&reads)
+                kind_and_group(&reads)
             ),
         ),
         SourceOutcome::UnusableMapping { name, reads: None } => Problem::new(
@@ -192,7 +192,7 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
     }
 }
 
-fn in_words(SourceKind { group, kind }: &SourceKind) -> String {
+fn kind_and_group(SourceKind { group, kind }: &SourceKind) -> String {
     if group.is_empty() { format!("{kind} in the core group") } else { format!("{kind} in group {group}") }
 }
 

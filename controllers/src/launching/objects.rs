@@ -11,9 +11,9 @@ use capa_api::{go_duration, meta};
 use capa_cloud::{SecretStore, StoredSecret, UserData};
 
 use super::ignition;
-use super::kept::KeptData;
 use super::presigning::Presigning;
 use super::storage::{LaunchSecrets, StorageRequest};
+use super::stored_bootstrap_data::StoredBootstrapData;
 
 /// The longest validity of a presigned URL
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html>).
@@ -46,7 +46,7 @@ pub(crate) fn in_bucket(
         tags: request.tags(),
     };
     Ok(LaunchSecrets {
-        record: KeptData::Object(BootstrapObject {
+        record: StoredBootstrapData::Object(BootstrapObject {
             bucket: bucket.bucket.clone(),
             key,
             presigned_at: None,

@@ -8,7 +8,7 @@ use capa_api::cluster::AWSCluster;
 use capa_api::common::{IdentityReference, MachineRole};
 use capa_api::machine::AWSMachine;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{CloudError, Fault, LaunchRequest, LaunchVolume, Parameter, Subject};
+use capa_cloud::{CloudError, Fault, LaunchRequest, Parameter, Subject, Volume};
 use kube::Resource as _;
 
 use crate::identity;
@@ -170,10 +170,10 @@ impl<'a> RefusedLaunch<'a> {
         let others = request.data_volumes.iter().enumerate();
         let others = others.map(|(index, volume)| (format!("spec.nonRootVolumes[{index}]"), volume));
         let volumes: Vec<_> = root.map(|volume| ("spec.rootVolume".to_owned(), volume)).chain(others).collect();
-        let is_named = |(_, volume): &&(String, &LaunchVolume)| Some(volume.device_name.as_str()) == named;
+        let is_named = |(_, volume): &&(String, &Volume)| volume.device_name.as_deref() == named;
         let only = || volumes.first().filter(|_| volumes.len() == 1);
         match volumes.iter().find(is_named).or_else(only) {
-            Some((path, volume)) => self.of_spec(path, Some(&volume.device_name)),
+            Some((path, volume)) => self.of_spec(path, volume.device_name.as_deref()),
             None => self.of_spec("spec.rootVolume or spec.nonRootVolumes", None),
         }
     }

@@ -6,7 +6,7 @@ use capa_api::common::{MachineRole, Volume};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{LaunchRequest, LaunchVolume, MetadataOptions, UserData, additional_tags};
+use capa_cloud::{LaunchRequest, UserData, additional_tags};
 use capa_network::Placement;
 
 /// The inputs of a request besides the machine and its placement.
@@ -57,7 +57,7 @@ pub(crate) fn build_request(
             .iter()
             .filter_map(|volume| launch_volume(volume, volume.device_name.as_deref()))
             .collect(),
-        metadata_options: MetadataOptions::from(&spec.effective_metadata_options()),
+        metadata_options: spec.effective_metadata_options(),
         tags: tags(machine, inputs),
         user_data: inputs.user_data.clone(),
         options: spec.launch_options(subnet_has_ipv6, inputs.allocated_host),
@@ -74,9 +74,11 @@ fn instance_profile(spec: &AWSMachineSpec, inputs: &RequestInputs<'_>) -> Option
     own.or(of_network)
 }
 
-fn launch_volume(volume: &Volume, device: Option<&str>) -> Option<LaunchVolume> {
-    Some(LaunchVolume {
-        device_name: device.filter(|name| !name.is_empty())?.to_owned(),
+/// The volume at this device, without values that stand for EC2's default. A retry must equal the first call, however
+/// the default is written.
+fn launch_volume(volume: &Volume, device: Option<&str>) -> Option<Volume> {
+    Some(Volume {
+        device_name: Some(device.filter(|name| !name.is_empty())?.to_owned()),
         size: volume.size,
         volume_type: volume.volume_type.clone().filter(|kind| !kind.is_empty()),
         iops: volume.iops.filter(|iops| *iops != 0),
@@ -175,11 +177,11 @@ mod tests {
         assert_eq!(request.key_name.as_deref(), Some("mine"));
         assert_eq!(request.public_ip, Some(true));
         let root = request.root_volume.unwrap();
-        assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));
+        assert_eq!((root.device_name.as_deref(), root.size), (Some("/dev/xvda"), 40));
         assert_eq!((root.volume_type.as_deref(), root.iops, root.throughput), (Some("gp3"), Some(4000), Some(200)));
         assert_eq!((root.encrypted, root.encryption_key.as_deref()), (Some(true), Some("k")), "a key means encryption");
         let [data] = request.data_volumes.as_slice() else { panic!("one data volume") };
-        assert_eq!((data.device_name.as_str(), data.encrypted), ("/dev/sdb", Some(false)));
+        assert_eq!((data.device_name.as_deref(), data.encrypted), (Some("/dev/sdb"), Some(false)));
         let metadata = request.metadata_options;
         assert_eq!((metadata.http_tokens, metadata.http_put_response_hop_limit), (HttpTokens::Required, 3));
         assert_eq!(

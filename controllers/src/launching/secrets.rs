@@ -4,8 +4,8 @@ use capa_api::machine::{AWSMachineSpec, BootstrapSecrets, SecretsBackend};
 use capa_cloud::StoredSecret;
 
 use super::boot_hook::{self, StoredData};
-use super::kept::KeptData;
 use super::storage::{LaunchSecrets, StorageRequest};
+use super::stored_bootstrap_data::StoredBootstrapData;
 
 /// The number of secrets that a machine whose status was lost may have: enough for 120 KiB of compressed bootstrap data
 /// in Secrets Manager, and for 30 KB in Parameter Store, where one call deletes all of them.
@@ -31,7 +31,7 @@ pub(crate) fn in_service(request: &StorageRequest<'_>, backend: SecretsBackend) 
         parts: parts.collect(),
         user_data: data.user_data(),
         presigning: None,
-        record: KeptData::Secrets(BootstrapSecrets {
+        record: StoredBootstrapData::Secrets(BootstrapSecrets {
             backend,
             prefix,
             count: i32::try_from(data.count()).unwrap_or(i32::MAX),
@@ -118,7 +118,7 @@ mod tests {
                 assert_eq!(stored.parts.len(), count, "{field}: {value}");
                 assert_eq!(stored.record.names().len(), count, "{field}: {value}");
                 let spec = read(&format!("{{instanceType: t3.large{fields}}}"));
-                let assumed = KeptData::Secrets(assumed(&spec, backend, "uid-m"));
+                let assumed = StoredBootstrapData::Secrets(assumed(&spec, backend, "uid-m"));
                 assert!(assumed.names().len() >= count, "{field}: {value}");
             }
         }

@@ -7,8 +7,8 @@ use capa_api::machine::AWSMachineSpec;
 use capa_api::meta;
 use capa_cloud::{StoredSecret, UserData};
 
-use super::kept::KeptData;
 use super::presigning::Presigning;
+use super::stored_bootstrap_data::StoredBootstrapData;
 
 /// The machine whose bootstrap data is stored.
 pub(crate) struct StorageRequest<'a> {
@@ -40,7 +40,7 @@ impl StorageRequest<'_> {
 /// The bootstrap data of a launch as AWS keeps it, and the user data that fetches it.
 pub(crate) struct LaunchSecrets {
     /// The record in the status of the AWSMachine.
-    pub(crate) record: KeptData,
+    pub(crate) record: StoredBootstrapData,
     pub(crate) parts: Vec<StoredSecret>,
     /// Equal bootstrap data has equal user data.
     pub(crate) user_data: UserData,

@@ -153,7 +153,7 @@ impl FakeAws {
     }
 
     /// How many hops the answers of the metadata service of an instance may take.
-    pub(crate) fn hop_limit_of(&self, instance_id: &str) -> i32 {
+    pub(crate) fn hop_limit_of(&self, instance_id: &str) -> i64 {
         self.of_instance(instance_id, |instance| instance.metadata_options.http_put_response_hop_limit)
     }
 

@@ -24,8 +24,8 @@ use super::Journal;
 use super::source::FakeSource;
 use crate::awsmachine::claimed_instances;
 use crate::kubernetes_api::{
-    BeingRead, ClusterKubernetes, Identity, IdentityKubernetes, Kubernetes, KubernetesError, MachineKubernetes,
-    NetworkKubernetes, NetworkReader, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
+    ClusterKubernetes, Identity, IdentityKubernetes, Kubernetes, KubernetesError, MachineKubernetes, NetworkKubernetes,
+    NetworkReader, ReadPending, SourceObjects, SourceOutcome, SourceRead, SourceRequest,
 };
 use crate::machine_networks::MachineNetworks;
 
@@ -273,13 +273,13 @@ impl ClusterKubernetes for FakeKubernetes {
 
 #[async_trait]
 impl NetworkKubernetes for FakeKubernetes {
-    async fn source(&self, _: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, BeingRead> {
+    async fn source(&self, _: &NetworkReader, request: &SourceRequest) -> Result<SourceRead, ReadPending> {
         let SourceObjects::Named(name) = &request.objects else {
             panic!("{request} is no request by name");
         };
         let state = self.state();
         if state.being_read.contains(name) {
-            return Err(BeingRead);
+            return Err(ReadPending);
         }
         let found = state.sources.get(name).cloned();
         let found = found.unwrap_or(FakeSource::Outcome(SourceOutcome::NotFound));

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use capa_cloud::ec2::Subnet;
 use capa_cloud::{
-    DnsRecords, Instance, LaunchRequest, MetadataOptions, PrimaryInterface, StateReason, identifying_tag,
+    DnsRecords, Instance, InstanceMetadataOptions, LaunchRequest, PrimaryInterface, StateReason, identifying_tag,
 };
 
 use super::time::after;
@@ -49,7 +49,7 @@ pub struct LaunchedInstance {
     /// The current records of its resource-based name.
     pub dns_records: DnsRecords,
     /// Options of its metadata service.
-    pub metadata_options: MetadataOptions,
+    pub metadata_options: InstanceMetadataOptions,
     /// The Elastic IP of its primary network interface.
     pub(super) elastic_ip: Option<String>,
     /// The time of RunInstances.

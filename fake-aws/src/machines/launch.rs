@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use capa_api::machine::{HttpTokens, InstanceState, LaunchOptions, Switch};
 
 use capa_cloud::ec2::Subnet;
-use capa_cloud::{CloudError, DnsRecords, Instance, LaunchRequest, MetadataOptions, UserData};
+use capa_cloud::{CloudError, DnsRecords, Instance, InstanceMetadataOptions, LaunchRequest, UserData};
 
 use super::audit::Change;
 use super::instances::{LaunchedInstance, Phase, volume_id};
@@ -37,7 +37,7 @@ pub fn plain_launch(client_token: &str, image_id: &str, instance_type: &str, sub
         public_ip: None,
         root_volume: None,
         data_volumes: Vec::new(),
-        metadata_options: MetadataOptions {
+        metadata_options: InstanceMetadataOptions {
             http_endpoint: Switch::Enabled,
             http_tokens: HttpTokens::Required,
             http_put_response_hop_limit: 1,

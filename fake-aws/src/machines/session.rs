@@ -22,8 +22,8 @@ use capa_cloud::session::{
 };
 use capa_cloud::targets::{GroupAnswer, GroupCall, GroupRequest};
 use capa_cloud::{
-    CloudError, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, HostRequest, Instance, InstanceState,
-    LaunchRequest, MachineKey, MetadataOptions, PresignRequest, PresignedUrl, Query, SecretActions, SecretStore,
+    CloudError, ClusterKey, DnsRecords, ElasticIpAnswer, ElasticIpCall, HostRequest, Instance, InstanceMetadataOptions,
+    InstanceState, LaunchRequest, MachineKey, PresignRequest, PresignedUrl, Query, SecretActions, SecretStore,
     StoredSecret, Timing,
 };
 
@@ -344,7 +344,7 @@ impl<T: Transport> SessionDriver for SimSession<T> {
         &self,
         machine: &MachineKey,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError> {
         let (about, id) = (format!("{instance_id} {options:?}"), instance_id.to_owned());
         let options = options.clone();

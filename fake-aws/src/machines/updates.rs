@@ -3,7 +3,7 @@
 use capa_api::common::Tags;
 use jiff::Timestamp;
 
-use capa_cloud::{CloudError, DnsRecords, MetadataOptions};
+use capa_cloud::{CloudError, DnsRecords, InstanceMetadataOptions};
 
 use super::audit::Change;
 use super::client::Client;
@@ -94,7 +94,7 @@ impl Client<'_> {
         &mut self,
         now: Timestamp,
         instance_id: &str,
-        options: &MetadataOptions,
+        options: &InstanceMetadataOptions,
     ) -> Result<(), CloudError> {
         const ACTION: &str = "ModifyInstanceMetadataOptions";
         let (region, _) = self.enter(now, ACTION, 0)?;
@@ -141,7 +141,7 @@ impl Region {
     }
 
     /// Changes how many hops the answers of the metadata service of an instance may take, as another user would.
-    pub fn set_hop_limit(&mut self, instance_id: &str, hops: i32) -> &mut Self {
+    pub fn set_hop_limit(&mut self, instance_id: &str, hops: i64) -> &mut Self {
         if let Some(instance) = self.instances.get_mut(instance_id) {
             instance.metadata_options.http_put_response_hop_limit = hops;
         }

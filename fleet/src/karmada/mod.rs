@@ -28,7 +28,7 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 
 use crate::conditions::{Finding, Reason};
-use crate::connection::{client, in_words, is_conflict};
+use crate::connection::{client, is_conflict, public_text};
 use crate::kubeconfig::{self, Access};
 use crate::names::{
     ALLOWED_NAMESPACES_ANNOTATION, FORCE, MEMBERSHIP_ANNOTATION, MEMBERSHIP_FINALIZER, UNJOIN_ANNOTATION,
@@ -122,7 +122,7 @@ impl From<kube::Error> for Obstacle {
         if is_conflict(&error) {
             return Self::Failed(MembershipError::MemberChanged);
         }
-        let message = format!("the Karmada cannot be used: {}", in_words(&error));
+        let message = format!("the Karmada cannot be used: {}", public_text(&error));
         Self::Found(joined(None, Reason::KarmadaUnreachable, message))
     }
 }
@@ -303,7 +303,7 @@ impl Memberships {
             let message = format!(
                 "the API server of the cluster does not let Karmada in: {}. The user of the kubeconfig needs the role \
                  cluster-admin",
-                in_words(&error)
+                public_text(&error)
             );
             Obstacle::Found(joined(Some(false), Reason::CredentialsRefused, message))
         })?;
@@ -360,10 +360,10 @@ impl Memberships {
             let removed = async { credentials::remove(&client(access).await?, &record.member).await };
             match removed.await {
                 Err(error) if how == Leaving::Drained => {
-                    return Err(Obstacle::Found(permissions_left(&in_words(&error))));
+                    return Err(Obstacle::Found(permissions_left(&public_text(&error))));
                 }
                 Err(error) => {
-                    let (member, error) = (record.member.as_str(), in_words(&error));
+                    let (member, error) = (record.member.as_str(), public_text(&error));
                     tracing::warn!(member, error, "permissions of Karmada were left in the cluster");
                 }
                 Ok(()) => {}
@@ -389,7 +389,7 @@ impl Memberships {
         let found = found.ok_or_else(|| invalid("does not exist".to_owned()))?;
         let access = kubeconfig::read(&found).map_err(|error| invalid(format!("cannot be used: {error}")))?;
         let client = client(&access).await;
-        let client = client.map_err(|error| invalid(format!("cannot be used: {}", in_words(&error))))?;
+        let client = client.map_err(|error| invalid(format!("cannot be used: {}", public_text(&error))))?;
         let listed = meta::annotation(&found.metadata, ALLOWED_NAMESPACES_ANNOTATION);
         Ok(Karmada {
             server: access.server,

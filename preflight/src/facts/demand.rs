@@ -70,7 +70,7 @@ pub struct MachineDemand {
     /// Kind and name of the template, for example `AWSMachineTemplate/workers`.
     pub template: String,
     /// Role of the machines.
-    pub role: RoleOfMachines,
+    pub role: MachineRole,
     /// Number of machines, including those that an update adds temporarily.
     pub replicas: i32,
     /// Number of these machines that exist.
@@ -85,25 +85,6 @@ pub struct MachineDemand {
     pub user_data_bytes: Option<usize>,
 }
 
-/// Role of machines: `Worker` unless a control plane creates them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RoleOfMachines {
-    /// Control plane machines.
-    ControlPlane,
-    /// Other machines.
-    #[default]
-    Worker,
-}
-
-impl From<RoleOfMachines> for MachineRole {
-    fn from(role: RoleOfMachines) -> Self {
-        match role {
-            RoleOfMachines::ControlPlane => Self::ControlPlane,
-            RoleOfMachines::Worker => Self::Worker,
-        }
-    }
-}
-
 impl MachineDemand {
     /// Ids of the subnets in which the machines may be launched: the one that their spec names, or else the subnets of
     /// the network that serve their role and failure domains. Machines with a public address use public subnets only.
@@ -111,7 +92,7 @@ impl MachineDemand {
         if let Some(id) = self.spec.subnet.as_ref().and_then(|subnet| subnet.id.as_deref()) {
             return [id].into();
         }
-        let role = self.role.into();
+        let role = self.role;
         let serving = network.subnets.iter().filter(|subnet| subnet.serves(role) && !subnet.is_edge());
         let in_domain = serving.filter(|subnet| {
             let zone = subnet.availability_zone.as_ref();
@@ -134,11 +115,11 @@ impl MachineDemand {
         };
         let of_all = own(&[SecurityGroupRole::Node, SecurityGroupRole::Lb]);
         let of_role = match self.role {
-            RoleOfMachines::ControlPlane => own(&[SecurityGroupRole::ControlPlane]),
-            RoleOfMachines::Worker => Vec::new(),
+            MachineRole::ControlPlane => own(&[SecurityGroupRole::ControlPlane]),
+            MachineRole::Worker => Vec::new(),
         };
         let of_all = or_of_network(of_all, groups.map(|groups| groups.all.as_slice()));
-        let of_role = or_of_network(of_role, groups.map(|groups| groups.of_role(self.role.into())));
+        let of_role = or_of_network(of_role, groups.map(|groups| groups.of_role(self.role)));
         let additional = self.spec.additional_security_groups.iter();
         let additional = additional.filter_map(|group| group.id.as_deref());
         of_all.into_iter().chain(of_role).chain(additional).collect()
@@ -166,8 +147,8 @@ impl MachineDemand {
         let own = self.spec.iam_instance_profile.as_deref();
         let of_network = network.instance_profiles.as_ref().and_then(|profiles| {
             let profile = match self.role {
-                RoleOfMachines::ControlPlane => &profiles.control_plane,
-                RoleOfMachines::Worker => &profiles.worker,
+                MachineRole::ControlPlane => &profiles.control_plane,
+                MachineRole::Worker => &profiles.worker,
             };
             profile.as_deref()
         });
@@ -225,7 +206,7 @@ impl Demand {
     /// Whether machines of the cluster run the control plane.
     pub fn has_control_plane_machines(&self) -> bool {
         let mut machines = self.machines.iter();
-        self.runs_control_plane || machines.any(|machines| machines.role == RoleOfMachines::ControlPlane)
+        self.runs_control_plane || machines.any(|machines| machines.role == MachineRole::ControlPlane)
     }
 
     /// Codes of the service quotas of VPCs that the machines may reach.
@@ -235,9 +216,9 @@ impl Demand {
 
     /// Ids of the subnets of machines with a role, or with any. In a Local Zone or Wavelength Zone are only machines
     /// whose spec names the subnet.
-    pub fn subnet_ids(&self, role: Option<RoleOfMachines>) -> BTreeSet<&str> {
+    pub fn subnet_ids(&self, role: Option<MachineRole>) -> BTreeSet<&str> {
         let subnets = self.network.subnets.iter();
-        let serving = subnets.filter(|subnet| role.is_none_or(|role| subnet.serves(role.into()) && !subnet.is_edge()));
+        let serving = subnets.filter(|subnet| role.is_none_or(|role| subnet.serves(role) && !subnet.is_edge()));
         let of_network = serving.map(|subnet| subnet.id.as_str());
         let named = self.machines.iter().filter(|machines| role.is_none_or(|role| machines.role == role));
         let named = named.filter_map(|machines| machines.spec.subnet.as_ref()?.id.as_deref());
@@ -245,11 +226,10 @@ impl Demand {
     }
 
     /// Ids of the security groups of machines with a role, or with any.
-    pub fn group_ids(&self, role: Option<RoleOfMachines>) -> BTreeSet<&str> {
+    pub fn group_ids(&self, role: Option<MachineRole>) -> BTreeSet<&str> {
         let groups = self.network.security_groups.as_ref();
         let of_network = groups.into_iter().flat_map(|groups| {
-            let of_role =
-                [(RoleOfMachines::ControlPlane, &groups.control_plane), (RoleOfMachines::Worker, &groups.worker)];
+            let of_role = [(MachineRole::ControlPlane, &groups.control_plane), (MachineRole::Worker, &groups.worker)];
             let of_role = of_role.into_iter().filter(move |(of, _)| role.is_none_or(|role| role == *of));
             groups.all.iter().chain(of_role.flat_map(|(_, ids)| ids)).map(String::as_str)
         });
@@ -260,7 +240,7 @@ impl Demand {
 
     /// The sets of security groups that machines of a role have: one for each template, or that of the network while no
     /// template of the role is known.
-    pub fn group_sets(&self, role: RoleOfMachines) -> BTreeSet<GroupSet<'_>> {
+    pub fn group_sets(&self, role: MachineRole) -> BTreeSet<GroupSet<'_>> {
         let machines = self.machines.iter().filter(|machines| machines.role == role);
         let of_template = |machines| GroupSet {
             ids: MachineDemand::security_groups(machines, &self.network),
@@ -275,7 +255,7 @@ impl Demand {
     }
 
     /// The first template of machines with a role, or with any, that names security groups by filters.
-    pub fn with_security_group_filters(&self, role: Option<RoleOfMachines>) -> Option<&str> {
+    pub fn with_security_group_filters(&self, role: Option<MachineRole>) -> Option<&str> {
         let mut machines = self.machines.iter().filter(|machines| role.is_none_or(|role| machines.role == role));
         let found = machines.find(|machines| machines.has_security_group_filters());
         found.map(|machines| machines.template.as_str())
@@ -326,7 +306,7 @@ mod tests {
         let empty = json!({"instanceType": "m5.large", "iamInstanceProfile": ""});
         let mut demand = demand(vec![own, plain.clone(), empty, plain]);
         assert_eq!(demand.instance_profiles(), ["nodes", "own"].into());
-        demand.machines.last_mut().unwrap().role = RoleOfMachines::ControlPlane;
+        demand.machines.last_mut().unwrap().role = MachineRole::ControlPlane;
         assert_eq!(demand.instance_profiles(), ["masters", "nodes", "own"].into());
     }
 
@@ -334,7 +314,7 @@ mod tests {
     fn each_override_replaces_the_groups_of_the_network_for_its_machines() {
         let network = json!({"securityGroups": {"all": ["sg-a"], "controlPlane": ["sg-b"], "worker": ["sg-c"]}});
         let network = serde_json::from_value(network).unwrap();
-        let (control_plane, worker) = (RoleOfMachines::ControlPlane, RoleOfMachines::Worker);
+        let (control_plane, worker) = (MachineRole::ControlPlane, MachineRole::Worker);
         for (overrides, role, expected) in [
             (json!({}), control_plane, vec!["sg-a", "sg-b"]),
             (json!({}), worker, vec!["sg-a", "sg-c"]),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use capa_api::common::MachineRole;
 pub use capa_cloud::ec2::security_group::{Rule, Source};
 pub use capa_cloud::ec2::{
     AclEntry, CapacityReservation, CapacityReservationState, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl,
@@ -21,7 +22,7 @@ pub use capa_cloud::{Availability, Host, Image, InstanceType};
 pub use answer::{Answer, Failure, FailureKind};
 pub use demand::{
     Demand, EndpointDemand, GROUPS_OF_AN_INTERFACE, GroupSet, MachineDemand, ON_DEMAND_VCPUS, RULES_OF_A_GROUP,
-    RoleOfMachines, SPOT_VCPUS,
+    SPOT_VCPUS,
 };
 pub use kubernetes::{KubernetesFacts, SourceAccess};
 pub use machines::{Bucket, DryRun, EncryptionKey, InstanceProfile, KeyState, KeyUsage};

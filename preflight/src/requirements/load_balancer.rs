@@ -6,7 +6,7 @@ use super::list::List;
 use super::object::Object;
 use super::plan::{Balancer, Plan};
 use super::wanted::{GroupUse, Peer, Wanted, Zone};
-use crate::facts::{Demand, RoleOfMachines};
+use crate::facts::{Demand, MachineRole};
 use crate::reach::Traffic;
 use crate::rule::Category::{LoadBalancers, SecurityGroups};
 use crate::rules::load_balancers::{CONNECTION_TERMINATION, PRESERVE_CLIENT_ADDRESSES};
@@ -51,7 +51,7 @@ fn add_target_group(list: &mut List, demand: &Demand, group: &Object) {
 fn subnets(plan: &Plan) -> Vec<Object> {
     let mut zones: BTreeSet<&Zone> = BTreeSet::new();
     let serving = plan.subnets.iter();
-    let serving = serving.filter(|subnet| subnet.roles.contains(&RoleOfMachines::ControlPlane));
+    let serving = serving.filter(|subnet| subnet.roles.contains(&MachineRole::ControlPlane));
     let first = serving.filter(|subnet| subnet.zone.as_ref().is_none_or(|zone| zones.insert(zone)));
     first.map(|subnet| subnet.object.clone()).collect()
 }
@@ -71,7 +71,7 @@ fn add_groups(list: &mut List, demand: &Demand, plan: &Plan, balancer: &Balancer
     for from in machines.chain([Peer::Clients]) {
         list.add(SecurityGroups, &["L9"], group, Wanted::Admits { traffic, from });
     }
-    let control_plane = plan.groups.of(RoleOfMachines::ControlPlane);
+    let control_plane = plan.groups.of(MachineRole::ControlPlane);
     if let Some(to) = control_plane.map(|group| Peer::Group(group.clone())) {
         let traffic = Some(Traffic::tcp(demand.api_port));
         list.add(SecurityGroups, &["L9"], group, Wanted::Allows { traffic, to });

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::object::{Kind, Object};
 use super::wanted::Zone;
-use crate::facts::{Demand, MachineDemand, RoleOfMachines};
+use crate::facts::{Demand, MachineDemand, MachineRole};
 use crate::rules::subnets::control_plane_zones;
 
 /// Number of zones of a control plane whose machines are not known.
@@ -35,7 +35,7 @@ pub(super) struct MachineSubnet {
     pub(super) zone: Option<Zone>,
     pub(super) is_public: bool,
     /// Roles of the machines that may be launched in it.
-    pub(super) roles: Vec<RoleOfMachines>,
+    pub(super) roles: Vec<MachineRole>,
 }
 
 /// A NAT gateway with its public subnet, in a zone.
@@ -72,7 +72,7 @@ impl Plan {
                 object: new_subnet(is_public, number),
                 zone: Some(zone.clone()),
                 is_public,
-                roles: vec![RoleOfMachines::ControlPlane, RoleOfMachines::Worker],
+                roles: vec![MachineRole::ControlPlane, MachineRole::Worker],
             }));
         }
         let nat_gateways = zones.into_iter().zip(1..).map(|(zone, number)| NatPlan {
@@ -138,7 +138,7 @@ fn existing_subnets(demand: &Demand) -> Vec<MachineSubnet> {
             .iter()
             .any(|machines| machines.spec.public_ip == Some(true) && machines.subnet_ids(&demand.network).contains(id));
         let is_declared_public = declared.is_some_and(|subnet| subnet.public == Some(true));
-        let roles = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker].into_iter();
+        let roles = [MachineRole::ControlPlane, MachineRole::Worker].into_iter();
         MachineSubnet {
             object: Object::existing(Kind::Subnet, id),
             zone: declared.and_then(|subnet| subnet.availability_zone.clone().map(Zone::Named)),
@@ -162,7 +162,7 @@ fn new_zones(demand: &Demand, existing: &[MachineSubnet]) -> Vec<Zone> {
     let domains: BTreeSet<Zone> = domains.cloned().map(Zone::Named).collect();
     let missing = domains.into_iter().filter(|zone| are_all_known && !known.contains(zone));
     let mut zones: Vec<Zone> = missing.collect();
-    let serves = |subnet: &&MachineSubnet| subnet.roles.contains(&RoleOfMachines::ControlPlane);
+    let serves = |subnet: &&MachineSubnet| subnet.roles.contains(&MachineRole::ControlPlane);
     let (existing, wanted) = if demand.has_control_plane_machines() {
         let serving = || existing.iter().filter(serves);
         let known: BTreeSet<&Zone> = serving().filter_map(|subnet| subnet.zone.as_ref()).collect();
@@ -180,7 +180,7 @@ fn new_zones(demand: &Demand, existing: &[MachineSubnet]) -> Vec<Zone> {
 impl Groups {
     fn new(demand: &Demand) -> Self {
         let of = |role| demand.group_ids(Some(role));
-        let (control_plane, workers) = (of(RoleOfMachines::ControlPlane), of(RoleOfMachines::Worker));
+        let (control_plane, workers) = (of(MachineRole::ControlPlane), of(MachineRole::Worker));
         let objects = |ids: BTreeSet<&str>| -> Vec<Object> {
             let ids = ids.into_iter();
             ids.map(|id| Object::existing(Kind::SecurityGroup, id)).collect()
@@ -200,10 +200,10 @@ impl Groups {
     }
 
     /// A group that only the machines of a role have, or else a group that all machines have.
-    pub(super) fn of(&self, role: RoleOfMachines) -> Option<&Object> {
+    pub(super) fn of(&self, role: MachineRole) -> Option<&Object> {
         let of_role = match role {
-            RoleOfMachines::ControlPlane => &self.control_plane,
-            RoleOfMachines::Worker => &self.workers,
+            MachineRole::ControlPlane => &self.control_plane,
+            MachineRole::Worker => &self.workers,
         };
         of_role.first().or_else(|| self.all.first())
     }

@@ -7,13 +7,13 @@ use super::list::List;
 use super::object::Object;
 use super::plan::{Groups, Plan};
 use super::wanted::{GroupUse, Peer, Wanted};
-use crate::facts::{Demand, GROUPS_OF_AN_INTERFACE, RoleOfMachines};
+use crate::facts::{Demand, GROUPS_OF_AN_INTERFACE, MachineRole};
 use crate::reach::Traffic;
 use crate::rule::Category::SecurityGroups;
 use crate::rules::security_groups::USUAL_GROUPS_OF_AN_INTERFACE;
 use crate::rules::traffic::{Flow, Side, incoming, of_pod_network, outgoing};
 
-const ROLES: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
+const ROLES: [MachineRole; 2] = [MachineRole::ControlPlane, MachineRole::Worker];
 
 pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
     add_groups(list, demand, &plan.groups);
@@ -103,8 +103,8 @@ fn peers(plan: &Plan, side: Side) -> Vec<Peer> {
     let group = |group: &Object| Peer::Group(group.clone());
     let of_role = |role| plan.groups.of(role).map(group).into_iter().collect();
     match side {
-        Side::Workers => of_role(RoleOfMachines::Worker),
-        Side::ControlPlane => of_role(RoleOfMachines::ControlPlane),
+        Side::Workers => of_role(MachineRole::Worker),
+        Side::ControlPlane => of_role(MachineRole::ControlPlane),
         Side::Machines => plan.groups.of_machines().into_iter().map(group).collect(),
         Side::LoadBalancers => {
             let peer = plan.balancer.as_ref().map(|balancer| match &balancer.group {
@@ -147,10 +147,10 @@ fn add_outgoing(list: &mut List, demand: &Demand, plan: &Plan) {
 }
 
 /// Whether the machines of a role have the group.
-fn has(plan: &Plan, role: RoleOfMachines, group: &Object) -> bool {
+fn has(plan: &Plan, role: MachineRole, group: &Object) -> bool {
     let of_role = match role {
-        RoleOfMachines::ControlPlane => &plan.groups.control_plane,
-        RoleOfMachines::Worker => &plan.groups.workers,
+        MachineRole::ControlPlane => &plan.groups.control_plane,
+        MachineRole::Worker => &plan.groups.workers,
     };
     plan.groups.all.iter().chain(of_role).any(|of| of == group)
 }

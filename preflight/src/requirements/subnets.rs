@@ -4,7 +4,7 @@ use super::list::List;
 use super::object::{Kind, Object};
 use super::plan::{MachineSubnet, Plan};
 use super::wanted::{SubnetUse, Wanted, WayOut, Zone};
-use crate::facts::{Demand, RoleOfMachines};
+use crate::facts::{Demand, MachineRole};
 use crate::rule::Category::{Endpoints, Subnets};
 use crate::rules::endpoints::SERVICES;
 use crate::rules::subnets::{ADDRESSES_OF_A_LOAD_BALANCER, control_plane_zones, role_tag_key};
@@ -34,8 +34,7 @@ pub(super) fn add(list: &mut List, demand: &Demand, plan: &Plan) {
 
 fn add_place(list: &mut List, demand: &Demand, plan: &Plan, subnet: &MachineSubnet) {
     let object = &subnet.object;
-    let serves_control_plane =
-        subnet.roles.contains(&RoleOfMachines::ControlPlane) && demand.has_control_plane_machines();
+    let serves_control_plane = subnet.roles.contains(&MachineRole::ControlPlane) && demand.has_control_plane_machines();
     let purpose = SubnetUse { is_public: subnet.is_public, has_machines: true };
     list.add(Subnets, &["S1"], object, Wanted::Subnet(purpose));
     let is_spread = serves_control_plane && control_plane_zones(demand).is_some_and(|zones| zones > 1);
@@ -57,7 +56,7 @@ fn add_place(list: &mut List, demand: &Demand, plan: &Plan, subnet: &MachineSubn
 
 /// The number of addresses that machines need in a subnet.
 fn addresses(demand: &Demand, plan: &Plan, subnet: &MachineSubnet) -> i32 {
-    let of_role = |role: &RoleOfMachines| {
+    let of_role = |role: &MachineRole| {
         let machines = demand.machines.iter().filter(|machines| machines.role == *role);
         let replicas: i32 = machines.map(|machines| machines.replicas).sum();
         let serving = plan.subnets.iter().filter(|subnet| subnet.roles.contains(role)).count();

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::machine_groups::{certain, first_certain, group_sets, in_vpc, of_known_groups, peer_in};
 use super::traffic::{self, Side};
-use crate::facts::{DhcpOptions, Facts, RoleOfMachines, SecurityGroup};
+use crate::facts::{DhcpOptions, Facts, MachineRole, SecurityGroup};
 use crate::reach::{Peer, Traffic, allow, egress};
 use crate::rule::{Checked, Problem, Skipped, of_each};
 
@@ -48,7 +48,7 @@ impl<'a> Destinations<'a> {
             let table = facts.route_table(subnet).ok();
             table.is_some_and(|table| table.routes.iter().any(|route| route.destination == everywhere))
         });
-        let role = Some(RoleOfMachines::ControlPlane);
+        let role = Some(MachineRole::ControlPlane);
         let control_plane = Peer {
             group_ids: facts.demand.group_ids(role),
             found_by: facts.demand.with_security_group_filters(role),
@@ -79,7 +79,7 @@ pub(super) fn outgoing(facts: &Facts) -> Checked {
     let dns_servers = filtered_dns_servers(facts);
     let dns = (Traffic::udp(53), (peer_in(dns_servers.iter().map(String::as_str)), "the DNS servers of the VPC"));
     let mut answers = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+    for role in [MachineRole::ControlPlane, MachineRole::Worker] {
         let sets = match group_sets(facts, role) {
             Err(Skipped::NotApplicable) => continue,
             sets => sets?,

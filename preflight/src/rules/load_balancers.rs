@@ -7,7 +7,7 @@ use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol, TargetType}
 
 use super::machine_groups::{first_certain, machines, machines_by_role, of_known_groups, peer_in};
 use super::security_groups::admits;
-use crate::facts::{Facts, IpAddressType, LoadBalancer, RoleOfMachines, TargetGroup};
+use crate::facts::{Facts, IpAddressType, LoadBalancer, MachineRole, TargetGroup};
 use crate::reach::{Traffic, allow, covers, filters_of_peer, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 
@@ -248,7 +248,7 @@ fn inactive(balancer: &LoadBalancer) -> Option<(String, &'static str)> {
 fn zones(facts: &Facts) -> Checked {
     applies(facts.demand.has_control_plane_machines())?;
     each_balancer(facts, |balancer| {
-        let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
+        let subnets = facts.subnets_of(Some(MachineRole::ControlPlane))?;
         let wanted: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
         let missing: Vec<&str> = wanted.into_iter().filter(|zone| !balancer.subnets.contains_key(*zone)).collect();
         if missing.is_empty() {
@@ -359,7 +359,7 @@ fn client_addresses(facts: &Facts) -> Checked {
             ("machines", machines(facts, None)?)
         };
         let traffic = Traffic::tcp(facts.demand.api_port);
-        let problem = admits(facts, RoleOfMachines::ControlPlane, traffic, (name, &peer))?;
+        let problem = admits(facts, MachineRole::ControlPlane, traffic, (name, &peer))?;
         Ok(problem.map(|problem| {
             let fix = format!("{}, or set preserve_client_ip.enabled to false", problem.fix);
             let problem = Problem { object: group.arn.clone(), fix, ..problem };

@@ -1,13 +1,13 @@
 //! The security groups of machines, as the rules about them see them: the sets of groups, the machines as the other side
 //! of a connection, and what filters in templates leave open.
 
-use crate::facts::{Facts, RoleOfMachines, Rule, SecurityGroup};
+use crate::facts::{Facts, MachineRole, Rule, SecurityGroup};
 use crate::lookup::{DEFAULT_ROUTE, ranges};
 use crate::reach::{Peer, Traffic, filters_of_peer};
 use crate::rule::{Problem, Skipped, applies};
 
 /// The machines of a role, or all machines, as the other side of a connection.
-pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Peer<'_>, Skipped> {
+pub(super) fn machines(facts: &Facts, role: Option<MachineRole>) -> Result<Peer<'_>, Skipped> {
     Ok(Peer {
         group_ids: facts.demand.group_ids(role),
         ranges: ranges(facts.subnets_of(role)?),
@@ -18,7 +18,7 @@ pub(super) fn machines(facts: &Facts, role: Option<RoleOfMachines>) -> Result<Pe
 /// The machines of each role that has security groups. A rule that names a group of one role does not admit the other.
 pub(super) fn machines_by_role(facts: &Facts) -> Result<Vec<Peer<'_>>, Skipped> {
     let mut peers = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+    for role in [MachineRole::ControlPlane, MachineRole::Worker] {
         peers.push(machines(facts, Some(role))?);
     }
     peers.retain(|peer| !peer.group_ids.is_empty() || peer.found_by.is_some());
@@ -62,7 +62,7 @@ impl<'a> Groups<'a> {
 
 /// The sets of security groups that machines of a role have. If a group does not exist, G1 reports it, and the other
 /// rules are unknown.
-pub(super) fn group_sets(facts: &Facts, role: RoleOfMachines) -> Result<Vec<Groups<'_>>, Skipped> {
+pub(super) fn group_sets(facts: &Facts, role: MachineRole) -> Result<Vec<Groups<'_>>, Skipped> {
     let sets = facts.demand.group_sets(role);
     applies(!sets.is_empty())?;
     let existing = sets.into_iter().map(|set| {
@@ -101,8 +101,8 @@ pub(super) fn certain(found_by: Option<&str>) -> Result<(), Skipped> {
 pub(super) fn of_known_groups(facts: &Facts, problem: Problem) -> Problem {
     let demand = &facts.demand;
     let has = |role| demand.machines.iter().any(|machines| machines.role == role);
-    let knows_control_plane = has(RoleOfMachines::ControlPlane) || !demand.has_control_plane_machines();
-    if knows_control_plane && has(RoleOfMachines::Worker) {
+    let knows_control_plane = has(MachineRole::ControlPlane) || !demand.has_control_plane_machines();
+    if knows_control_plane && has(MachineRole::Worker) {
         return problem;
     }
     let fix = format!("{}; if machine templates name more security groups that do, skip the rule", problem.fix);

@@ -6,7 +6,7 @@ use capa_api::cluster::status::FindingSeverity::Blocking;
 use super::machine_groups::{group_sets, machines_by_role};
 use super::security_groups::admits;
 use super::traffic::of_pod_network;
-use crate::facts::{Facts, RoleOfMachines};
+use crate::facts::{Facts, MachineRole};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped};
 
 pub(super) const RULES: &[Rule] = &[Rule {
@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[Rule {
     check: pod_network,
 }];
 
-const ROLES: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
+const ROLES: [MachineRole; 2] = [MachineRole::ControlPlane, MachineRole::Worker];
 
 fn pod_network(facts: &Facts) -> Checked {
     let sets = of_pod_network(facts.demand.cni.unwrap_or(PodNetwork::None));

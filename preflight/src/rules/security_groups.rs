@@ -7,7 +7,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use super::egress;
 use super::machine_groups::{certain, first_certain, group_sets, in_vpc, machines, of_known_groups, peer_in};
 use super::traffic::{self, Flow, Side};
-use crate::facts::{Facts, GROUPS_OF_AN_INTERFACE, RULES_OF_A_GROUP, RoleOfMachines, SecurityGroup};
+use crate::facts::{Facts, GROUPS_OF_AN_INTERFACE, MachineRole, RULES_OF_A_GROUP, SecurityGroup};
 use crate::lookup::ranges;
 use crate::reach::{Peer, Traffic, allow, ingress};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
@@ -122,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
 /// Returns a problem unless all machines of `role` admit the traffic from the peer.
 pub(super) fn admits(
     facts: &Facts,
-    role: RoleOfMachines,
+    role: MachineRole,
     traffic: Traffic,
     (name, peer): (&str, &Peer<'_>),
 ) -> Result<Option<Problem>, Skipped> {
@@ -134,8 +134,8 @@ pub(super) fn admits(
     };
     let ids: Vec<&str> = set.groups.iter().map(|group| group.id.as_str()).collect();
     let of = match role {
-        RoleOfMachines::ControlPlane => "control plane machines",
-        RoleOfMachines::Worker => "workers",
+        MachineRole::ControlPlane => "control plane machines",
+        MachineRole::Worker => "workers",
     };
     let source = match peer.group_ids.iter().next() {
         Some(group) => format!("{} --source-group {group}", traffic.parameters()),
@@ -234,8 +234,8 @@ fn rule_count(facts: &Facts) -> Checked {
 /// The other sides of connections, with their names.
 fn peers(facts: &Facts, side: Side) -> Result<Vec<(String, Peer<'_>)>, Skipped> {
     let (name, peer) = match side {
-        Side::Workers => ("workers", machines(facts, Some(RoleOfMachines::Worker))?),
-        Side::ControlPlane => ("control plane machines", machines(facts, Some(RoleOfMachines::ControlPlane))?),
+        Side::Workers => ("workers", machines(facts, Some(MachineRole::Worker))?),
+        Side::ControlPlane => ("control plane machines", machines(facts, Some(MachineRole::ControlPlane))?),
         Side::Machines => ("all machines", machines(facts, None)?),
         Side::Vpc => ("the VPC", in_vpc(facts)?),
         Side::Anywhere => ("everywhere", peer_in([facts.default_destination_of_machines()?])),
@@ -275,7 +275,7 @@ fn admitted(facts: &Facts, rule: &str) -> Checked {
 
 fn cluster_tags(facts: &Facts) -> Checked {
     let mut answers = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+    for role in [MachineRole::ControlPlane, MachineRole::Worker] {
         match group_sets(facts, role) {
             Err(Skipped::NotApplicable) => {}
             sets => answers.extend(sets?.iter().map(|set| {

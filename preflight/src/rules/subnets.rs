@@ -6,7 +6,7 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use capa_api::network::ZoneType;
 
 use super::traffic::{AclTraffic, of_network_acls};
-use crate::facts::{Demand, Facts, MachineDemand, RoleOfMachines, Subnet};
+use crate::facts::{Demand, Facts, MachineDemand, MachineRole, Subnet};
 use crate::lookup::{DEFAULT_ROUTE, has_ipv4, ranges};
 use crate::reach::acl_allows;
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
@@ -179,7 +179,7 @@ fn zones(facts: &Facts) -> Checked {
 pub(crate) fn control_plane_zones(demand: &Demand) -> Option<usize> {
     let machines = demand.machines.iter();
     let replicas = machines
-        .filter(|machines| machines.role == RoleOfMachines::ControlPlane)
+        .filter(|machines| machines.role == MachineRole::ControlPlane)
         .map(|machines| machines.replicas)
         .max()?;
     Some(usize::try_from(replicas).unwrap_or_default().min(3))
@@ -189,7 +189,7 @@ fn spread(facts: &Facts) -> Checked {
     let Some(wanted) = control_plane_zones(&facts.demand) else {
         return Err(Skipped::NotApplicable);
     };
-    let subnets = facts.subnets_of(Some(RoleOfMachines::ControlPlane))?;
+    let subnets = facts.subnets_of(Some(MachineRole::ControlPlane))?;
     let zones: BTreeSet<&str> = subnets.iter().map(|subnet| subnet.zone.as_str()).collect();
     if zones.len() >= wanted {
         return Ok(vec![]);
@@ -207,7 +207,7 @@ fn addresses(facts: &Facts) -> Checked {
     let subnets = facts.subnets_of(None)?;
     applies(!subnets.is_empty())?;
     let mut problems = Vec::new();
-    for role in [RoleOfMachines::ControlPlane, RoleOfMachines::Worker] {
+    for role in [MachineRole::ControlPlane, MachineRole::Worker] {
         let of_role = facts.demand.machines.iter().filter(|machines| machines.role == role);
         let wanted: i64 = of_role.map(|machines| i64::from(missing(machines))).sum();
         let subnets = facts.subnets_of(Some(role))?;
@@ -218,8 +218,8 @@ fn addresses(facts: &Facts) -> Checked {
         let free: i64 = subnets.iter().map(|subnet| i64::from(subnet.free_addresses)).sum();
         if free < wanted {
             let (object, name) = match role {
-                RoleOfMachines::ControlPlane => ("control plane", "control plane machines"),
-                RoleOfMachines::Worker => ("workers", "workers"),
+                MachineRole::ControlPlane => ("control plane", "control plane machines"),
+                MachineRole::Worker => ("workers", "workers"),
             };
             let message = format!("the subnets of {name} have fewer free addresses than the machines need");
             problems.push(Problem::new(object, message, "add a subnet, or free addresses"));
@@ -333,7 +333,7 @@ fn zone_types(facts: &Facts) -> Checked {
         zones.iter().map(|zone| (zone.name.as_str(), zone.zone_type)).collect();
     applies(facts.demand.has_control_plane_machines())?;
     let mut problems = Vec::new();
-    for subnet in facts.subnets_of(Some(RoleOfMachines::ControlPlane))? {
+    for subnet in facts.subnets_of(Some(MachineRole::ControlPlane))? {
         let zone_type = types.get(subnet.zone.as_str()).copied().flatten().unwrap_or(ZoneType::AvailabilityZone);
         let message = if subnet.outpost_arn.is_some() {
             format!("{} of the control plane is on an Outpost", subnet.id)

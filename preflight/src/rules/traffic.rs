@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use capa_api::cluster::preflight::PodNetwork;
 use serde::Serialize;
 
-use crate::facts::{Demand, RoleOfMachines};
+use crate::facts::{Demand, MachineRole};
 use crate::reach::Traffic;
 
 /// The other side of a connection of machines.
@@ -32,20 +32,20 @@ pub(crate) struct Flow {
     /// The rule that requires the connections.
     pub(crate) rule: &'static str,
     /// Role of the machines.
-    pub(crate) role: RoleOfMachines,
+    pub(crate) role: MachineRole,
     /// The packets.
     pub(crate) traffic: Traffic,
     /// The other side.
     pub(crate) side: Side,
 }
 
-const BOTH: [RoleOfMachines; 2] = [RoleOfMachines::ControlPlane, RoleOfMachines::Worker];
+const BOTH: [MachineRole; 2] = [MachineRole::ControlPlane, MachineRole::Worker];
 const KUBELET: Traffic = Traffic::tcp(10250);
 
 /// The connections that machines must admit, without the traffic of the pod network.
 pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
     let flow = |rule, role, traffic, side| Flow { rule, role, traffic, side };
-    let (control_plane, worker) = (RoleOfMachines::ControlPlane, RoleOfMachines::Worker);
+    let (control_plane, worker) = (MachineRole::ControlPlane, MachineRole::Worker);
     let mut flows = vec![flow("G9", worker, Traffic::range("tcp", 30000, 32767), Side::Vpc)];
     if demand.has_control_plane_machines() {
         let api = Traffic::tcp(demand.api_port);
@@ -75,7 +75,7 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
     let of_role = |role| wanted.iter().map(move |&(traffic, side)| Flow { rule: "G10", role, traffic, side });
     let konnectivity = demand.has_hosted_control_plane.then_some(Flow {
         rule: "G12",
-        role: RoleOfMachines::Worker,
+        role: MachineRole::Worker,
         traffic: Traffic::tcp(8132),
         side: Side::Anywhere,
     });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capa_api::cluster::status::FindingSeverity;
 
-use crate::facts::{Facts, RoleOfMachines, RouteTable, Subnet};
+use crate::facts::{Facts, MachineRole, RouteTable, Subnet};
 use crate::report::{Finding, Report};
 
 /// A picture of the infrastructure of a cluster.
@@ -144,7 +144,7 @@ fn subnet_node(facts: &Facts, subnet: &Subnet, nat: &[&str]) -> Node {
 
 fn groups(facts: &Facts) -> Vec<Node> {
     let of = |role| facts.demand.group_ids(Some(role));
-    let (control_plane, workers) = (of(RoleOfMachines::ControlPlane), of(RoleOfMachines::Worker));
+    let (control_plane, workers) = (of(MachineRole::ControlPlane), of(MachineRole::Worker));
     let known = facts.security_groups.found().map(Vec::as_slice).unwrap_or_default();
     let ids: BTreeSet<&str> = control_plane.union(&workers).copied().collect();
     ids.into_iter()
@@ -188,8 +188,8 @@ fn machines(facts: &Facts) -> Vec<Node> {
     let network = &facts.demand.network;
     let nodes = facts.demand.machines.iter().map(|machines| {
         let role = match machines.role {
-            RoleOfMachines::ControlPlane => "control plane",
-            RoleOfMachines::Worker => "workers",
+            MachineRole::ControlPlane => "control plane",
+            MachineRole::Worker => "workers",
         };
         let mut leads_to: Vec<String> = machines.subnet_ids(network).into_iter().map(str::to_owned).collect();
         leads_to.sort();

@@ -99,6 +99,26 @@ impl Default for InstanceMetadataOptions {
     }
 }
 
+impl InstanceMetadataOptions {
+    /// These options, made as strict as `wanted` where they are less strict. EC2 accepts no other options while the
+    /// endpoint is disabled.
+    #[must_use]
+    pub fn tightened(&self, wanted: &Self) -> Self {
+        if self.http_endpoint == Switch::Disabled {
+            return self.clone();
+        }
+        let switch = |actual, wanted| if wanted == Switch::Disabled { wanted } else { actual };
+        let is_wanted = wanted.http_tokens == HttpTokens::Required;
+        Self {
+            http_endpoint: self.http_endpoint,
+            http_tokens: if is_wanted { HttpTokens::Required } else { self.http_tokens },
+            http_put_response_hop_limit: self.http_put_response_hop_limit.min(wanted.http_put_response_hop_limit),
+            http_protocol_ipv6: switch(self.http_protocol_ipv6, wanted.http_protocol_ipv6),
+            instance_metadata_tags: switch(self.instance_metadata_tags, wanted.instance_metadata_tags),
+        }
+    }
+}
+
 /// Whether the metadata service requires session tokens.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema, EnumString, IntoStaticStr,
@@ -236,4 +256,33 @@ pub enum ConfidentialCompute {
     Disabled,
     /// AMD SEV-SNP.
     AMDEncryptedVirtualizationNestedPaging,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_options_are_tightened_and_never_loosened() {
+        let options = |text: &str| {
+            let [endpoint, tokens, hops, ipv6, tags] =
+                <[&str; 5]>::try_from(text.split(' ').collect::<Vec<_>>()).unwrap();
+            let switch = |text: &str| if text == "+" { Switch::Enabled } else { Switch::Disabled };
+            InstanceMetadataOptions {
+                http_endpoint: switch(endpoint),
+                http_tokens: tokens.parse().unwrap(),
+                http_put_response_hop_limit: hops.parse().unwrap(),
+                http_protocol_ipv6: switch(ipv6),
+                instance_metadata_tags: switch(tags),
+            }
+        };
+        for (actual, wanted, expected) in [
+            ("+ optional 9 + +", "+ required 2 - -", "+ required 2 - -"),
+            ("+ required 1 - -", "+ optional 2 + +", "+ required 1 - -"),
+            ("+ optional 1 - -", "- optional 1 - -", "+ optional 1 - -"),
+            ("- optional 9 + +", "+ required 1 - -", "- optional 9 + +"),
+        ] {
+            assert_eq!(options(actual).tightened(&options(wanted)), options(expected), "{actual}");
+        }
+    }
 }

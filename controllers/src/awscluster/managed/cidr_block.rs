@@ -4,7 +4,7 @@ use capa_api::conditions::{ConditionType, Reason};
 use capa_cloud::ec2::vpc::Call;
 
 use super::inputs::Inputs;
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind, Ref};
 
@@ -14,12 +14,12 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::SecondaryCidrsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: true,
-    is_in_vpc_of_ours_only: true,
+    only_in_managed_vpc: true,
     wanted,
     tags: |_| vec![],
     tags_shown: |_| vec![],
     answer: |seen| seen.ec2.vpcs.answer(),
-    settle: |_, _, _| {},
+    update_ledger: |_, _, _| {},
     plan,
 };
 
@@ -28,13 +28,13 @@ fn wanted(inputs: &Inputs) -> Vec<Ref> {
 }
 
 /// Adds the ranges that the VPC lacks. Ranges that were removed from the spec stay, because machines may use them.
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    let vpc = &scene.inputs.vpc.target;
-    let Some(vpcs) = scene.seen.ec2.vpcs.shown().filter(|_| !scene.is_deleted) else {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    let vpc = &context.inputs.vpc.target;
+    let Some(vpcs) = context.seen.ec2.vpcs.shown().filter(|_| !context.is_deleted) else {
         return;
     };
-    let shown = scene.ledger.id(vpc).and_then(|id| vpcs.iter().find(|vpc| vpc.id == id));
-    for range in &scene.inputs.secondary_cidr_blocks {
+    let shown = context.ledger.id(vpc).and_then(|id| vpcs.iter().find(|vpc| vpc.id == id));
+    for range in &context.inputs.secondary_cidr_blocks {
         let (target, cidr_block) = (Ref::secondary_cidr_block(*range), range.to_string());
         if shown.is_some_and(|vpc| vpc.cidr_blocks.contains(&cidr_block)) {
             continue;

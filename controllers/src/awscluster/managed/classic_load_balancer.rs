@@ -12,7 +12,7 @@ use super::classic_balancer::WantedClassicLoadBalancer;
 use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Presence};
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
@@ -22,7 +22,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::LoadBalancerReady,
     waiting: Reason::WaitingForVpc,
     is_optional: true,
-    is_in_vpc_of_ours_only: false,
+    only_in_managed_vpc: false,
     wanted: |inputs| {
         let wanted = inputs.classic_load_balancer.iter();
         wanted.map(|balancer| balancer.target.clone()).collect()
@@ -33,7 +33,7 @@ pub(super) const PLANNER: Planner = Planner {
     },
     tags_shown: |seen| tags_by_id(&seen.elb.classic_load_balancers, |balancer| (&balancer.name, &balancer.tags)),
     answer: |seen| seen.elb.classic_load_balancers.answer(),
-    settle,
+    update_ledger,
     plan,
 };
 
@@ -48,7 +48,7 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
 
 /// Compares the ledger with the observation. The tag shows that a load balancer belongs to the cluster. Its id is its
 /// name, so a load balancer elsewhere may have the same id.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(balancers) = seen.elb.classic_load_balancers.shown() else {
         return;
     };
@@ -57,37 +57,37 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for balancer in here.clone().filter(|balancer| inputs.names.owns(&balancer.tags)) {
         ledger.assign(&Ref::new(Kind::ClassicLoadBalancer, &balancer.name), &balancer.name);
     }
-    ledger.settle(Kind::ClassicLoadBalancer, |name| {
+    ledger.update(Kind::ClassicLoadBalancer, |name| {
         let shown = here.clone().find(|balancer| balancer.name == name);
         shown.map(|balancer| inputs.names.ownership(&balancer.tags))
     });
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.elb.classic_load_balancers) {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    if context.is_unseen(&context.seen.elb.classic_load_balancers) {
         return;
     }
-    if !scene.is_deleted
-        && let Some(wanted) = &scene.inputs.classic_load_balancer
+    if !context.is_deleted
+        && let Some(wanted) = &context.inputs.classic_load_balancer
     {
-        keep(scene, wanted, plan);
+        keep(context, wanted, plan);
     }
-    remove_unwanted(scene, plan);
+    remove_unwanted(context, plan);
 }
 
 /// The load balancer that an observation shows under this name.
-fn shown<'a>(scene: &Scene<'a>, name: &str) -> Option<&'a ClassicLoadBalancer> {
-    let mut balancers = scene.seen.elb.classic_load_balancers.shown()?.iter();
+fn shown<'a>(context: &PlanContext<'a>, name: &str) -> Option<&'a ClassicLoadBalancer> {
+    let mut balancers = context.seen.elb.classic_load_balancers.shown()?.iter();
     balancers.find(|balancer| balancer.name == name)
 }
 
 /// The address that can become the endpoint, once the load balancer takes connections.
-pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
-    let wanted = scene.inputs.classic_load_balancer.as_ref()?;
-    let Presence::Shown(name) = scene.presence(&wanted.target) else {
+pub(super) fn address<'a>(context: &PlanContext<'a>) -> Option<Address<'a>> {
+    let wanted = context.inputs.classic_load_balancer.as_ref()?;
+    let Presence::Shown(name) = context.presence(&wanted.target) else {
         return None;
     };
-    let balancer = shown(scene, name)?;
+    let balancer = shown(context, name)?;
     let is_wanted = balancer.scheme == wanted.scheme && !balancer.dns_name.is_empty();
     let takes_connections = is_wanted && balancer.listeners.contains(&wanted.listener);
     takes_connections.then_some(Address {
@@ -97,25 +97,25 @@ pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
     })
 }
 
-fn keep(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
+fn keep(context: &PlanContext<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
     let target = &wanted.target;
-    if scene.is_wrong(target) || endpoint::has_another(scene, target) {
+    if context.is_wrong(target) || endpoint::has_another(context, target) {
         return;
     }
-    match scene.wanted(target, plan) {
-        Some(Wanted::Missing) => create(scene, wanted, plan),
+    match context.wanted(target, plan) {
+        Some(Wanted::Missing) => create(context, wanted, plan),
         Some(Wanted::Shown(name)) => {
-            if let Some(balancer) = shown(scene, name) {
-                keep_as_wanted(scene, wanted, balancer, plan);
+            if let Some(balancer) = shown(context, name) {
+                keep_as_wanted(context, wanted, balancer, plan);
             }
         }
         None => {}
     }
 }
 
-fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
+fn create(context: &PlanContext<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan) {
     let (target, name) = (&wanted.target, &wanted.target.name);
-    let mut balancers = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
+    let mut balancers = context.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     // AWS treats names that differ only in case as equal.
     if let Some(other) = balancers.find(|balancer| balancer.name.eq_ignore_ascii_case(name)) {
         let message = format!(
@@ -125,10 +125,10 @@ fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan
         );
         return plan.problem(target, Reason::Conflict, message);
     }
-    if endpoint::report_lost(scene, target, plan) {
+    if endpoint::report_lost(context, target, plan) {
         return;
     }
-    let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
+    let Some(subnets) = attachments::subnets(context, target, &wanted.places, plan) else {
         return;
     };
     let call = Call::CreateLoadBalancer {
@@ -139,11 +139,11 @@ fn create(scene: &Scene<'_>, wanted: &WantedClassicLoadBalancer, plan: &mut Plan
         listener: wanted.listener.clone(),
         tags: wanted.tags.clone(),
     };
-    plan.step_after(target, Why::Missing, call, attachments::needed(scene));
+    plan.step_after(target, Why::Missing, call, attachments::needed(context));
 }
 
 fn keep_as_wanted(
-    scene: &Scene<'_>,
+    context: &PlanContext<'_>,
     wanted: &WantedClassicLoadBalancer,
     balancer: &ClassicLoadBalancer,
     plan: &mut Plan,
@@ -158,7 +158,7 @@ fn keep_as_wanted(
     }
     keep_listener(wanted, balancer, plan);
     keep_settings(wanted, balancer, plan);
-    keep_attachments(scene, wanted, balancer, plan);
+    keep_attachments(context, wanted, balancer, plan);
 }
 
 /// Other users may have added listeners.
@@ -203,7 +203,7 @@ fn keep_settings(wanted: &WantedClassicLoadBalancer, balancer: &ClassicLoadBalan
 }
 
 fn keep_attachments(
-    scene: &Scene<'_>,
+    context: &PlanContext<'_>,
     wanted: &WantedClassicLoadBalancer,
     balancer: &ClassicLoadBalancer,
     plan: &mut Plan,
@@ -214,12 +214,12 @@ fn keep_attachments(
         zones: &balancer.zones.iter().map(String::as_str).collect::<Vec<_>>(),
         security_groups: &balancer.security_group_ids,
     };
-    let groups = attachments::other_security_groups(scene, &wanted.additional_security_groups, shown);
+    let groups = attachments::other_security_groups(context, &wanted.additional_security_groups, shown);
     if let Some((security_groups, why)) = groups {
         let call = Call::ApplySecurityGroupsToLoadBalancer { load_balancer: load_balancer(), security_groups };
         plan.step(&attributes(wanted), why, call);
     }
-    if let Some((subnets, why)) = attachments::missing_subnets(scene, &wanted.places, shown) {
+    if let Some((subnets, why)) = attachments::missing_subnets(context, &wanted.places, shown) {
         let call = Call::AttachLoadBalancerToSubnets { load_balancer: load_balancer(), subnets };
         plan.step(&attributes(wanted), why, call);
     }
@@ -231,18 +231,18 @@ fn attributes(wanted: &WantedClassicLoadBalancer) -> Ref {
 
 /// Deletes the load balancers in a deletion of the cluster. In a living cluster, which has at most one classic load
 /// balancer, any other one stays and is a problem, because its clients are unknown.
-fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
-    let wanted = scene.inputs.classic_load_balancer.as_ref();
-    let wanted = wanted.filter(|_| !scene.is_deleted).map(|balancer| &balancer.target);
-    let recorded = scene.ledger.of_kind(Kind::ClassicLoadBalancer);
+fn remove_unwanted(context: &PlanContext<'_>, plan: &mut Plan) {
+    let wanted = context.inputs.classic_load_balancer.as_ref();
+    let wanted = wanted.filter(|_| !context.is_deleted).map(|balancer| &balancer.target);
+    let recorded = context.ledger.of_kind(Kind::ClassicLoadBalancer);
     for target in recorded.filter(|target| Some(*target) != wanted) {
-        let Some(name) = scene.deletable(target, plan) else {
+        let Some(name) = context.deletable(target, plan) else {
             continue;
         };
-        if scene.is_deleted {
+        if context.is_deleted {
             let load_balancer = Id::from(name);
             plan.step(target, Why::Unwanted, Call::DeleteLoadBalancer { load_balancer });
-        } else if !endpoint::report_kept(scene, target, plan) {
+        } else if !endpoint::report_kept(context, target, plan) {
             endpoint::report_unknown(target, plan);
         }
     }

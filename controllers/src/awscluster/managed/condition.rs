@@ -3,17 +3,17 @@
 use capa_api::conditions::{ConditionStatus, ConditionUpdate, Reason};
 
 use super::ledger::Presence;
-use super::plan::{Plan, Scene};
+use super::plan::{Plan, PlanContext};
 use super::planner::Planner;
 use super::planners;
 use super::reference::{Kind, Ref};
 use super::step_result::StepResult;
 
 /// The conditions of all resources. A condition that several resources share shows the worst state among them.
-pub(super) fn conditions(scene: &Scene<'_>, plan: &Plan, results: &[StepResult]) -> Vec<ConditionUpdate> {
+pub(super) fn conditions(context: &PlanContext<'_>, plan: &Plan, results: &[StepResult]) -> Vec<ConditionUpdate> {
     let mut conditions: Vec<ConditionUpdate> = vec![];
-    for planner in planners::of(scene.inputs).filter(|planner| planner.applies(scene, plan)) {
-        let update = planner.condition(scene, plan, results);
+    for planner in planners::of(context.inputs).filter(|planner| planner.applies(context, plan)) {
+        let update = planner.condition(context, plan, results);
         let mut others = conditions.iter_mut();
         match others.find(|other| other.condition == update.condition) {
             Some(other) if badness(&update) > badness(other) => *other = update,
@@ -38,19 +38,19 @@ fn badness(update: &ConditionUpdate) -> (u8, bool) {
 
 impl Planner {
     /// Whether there is anything to say about the resource.
-    fn applies(&self, scene: &Scene<'_>, plan: &Plan) -> bool {
-        let may_be_there = |target: &Ref| scene.presence(target) != Presence::Absent;
-        let is_recorded = |kind: &Kind| scene.ledger.of_kind(*kind).any(may_be_there);
+    fn applies(&self, context: &PlanContext<'_>, plan: &Plan) -> bool {
+        let may_be_there = |target: &Ref| context.presence(target) != Presence::Absent;
+        let is_recorded = |kind: &Kind| context.ledger.of_kind(*kind).any(may_be_there);
         let mut problems = plan.problems.iter();
         !self.is_optional
-            || !(self.wanted)(scene.inputs).is_empty()
+            || !(self.wanted)(context.inputs).is_empty()
             || self.kinds.iter().any(is_recorded)
             || problems.any(|problem| self.kinds.contains(&problem.target.kind))
     }
 
     /// The condition, in this precedence: failures, problems that a user must fix, waits, calls of this pass, waits for
     /// another resource, and resources that AWS did not show.
-    fn condition(&self, scene: &Scene<'_>, plan: &Plan, results: &[StepResult]) -> ConditionUpdate {
+    fn condition(&self, context: &PlanContext<'_>, plan: &Plan, results: &[StepResult]) -> ConditionUpdate {
         let is_own = |kind: Kind| self.kinds.contains(&kind);
         let is_false = |reason, message: String| self.condition.is_false(reason, message);
         let (of_tags, others): (Vec<_>, Vec<_>) =
@@ -67,20 +67,20 @@ impl Planner {
         if let Some(wait) = plan.waits.iter().find(|wait| is_own(wait.target.kind)) {
             return is_false(wait.reason, format!("{}: {}", wait.target, wait.message));
         }
-        let in_progress = if scene.is_deleted { Reason::Deleting } else { Reason::Creating };
+        let in_progress = if context.is_deleted { Reason::Deleting } else { Reason::Creating };
         if let Some(result) = failures.next() {
             let message = format!("{}: AWS has accepted {}", result.target, result.action);
             return is_false(in_progress, message);
         }
         let held_up = plan.steps.iter().filter(|step| is_own(step.target.kind) && !step.target.is_of_tags());
         if let Some((step, open)) = held_up.clone().find_map(|step| Some((step, plan.held_up_by(step)?))) {
-            let reason = if scene.is_deleted { Reason::Deleting } else { waiting_for(open.kind) };
+            let reason = if context.is_deleted { Reason::Deleting } else { waiting_for(open.kind) };
             return is_false(reason, format!("{} waits for {open}", step.target));
         }
-        match (self.answer)(scene.seen) {
+        match (self.answer)(context.seen) {
             Err(Some(error)) => self.condition.is_unknown(error.class.reason(), error.to_string()),
-            Err(None) if !scene.is_deleted => is_false(self.waiting, "the VPC is not known yet".to_owned()),
-            _ if scene.is_deleted => is_false(Reason::Deleting, "deleted".to_owned()),
+            Err(None) if !context.is_deleted => is_false(self.waiting, "the VPC is not known yet".to_owned()),
+            _ if context.is_deleted => is_false(Reason::Deleting, "deleted".to_owned()),
             _ => ConditionUpdate {
                 // Nothing waits for tags.
                 message: failure_of(&of_tags).unwrap_or_default(),

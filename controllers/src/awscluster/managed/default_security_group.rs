@@ -4,7 +4,7 @@ use capa_cloud::ec2::security_group::{Call, Rule, Source};
 
 use super::ingress::known;
 use super::ledger::Presence;
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::reference::{Id, Kind};
 
 /// Its name. AWS deletes it with the VPC.
@@ -13,12 +13,12 @@ pub(super) const NAME: &str = "default";
 const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// Removes the rules that AWS has created, if the spec asks for it. Rules of the user stay, as with CAPA.
-pub(super) fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    let vpc = &scene.inputs.vpc;
-    let Presence::Shown(id) = scene.presence(&vpc.target) else {
+pub(super) fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    let vpc = &context.inputs.vpc;
+    let Presence::Shown(id) = context.presence(&vpc.target) else {
         return;
     };
-    let mut groups = scene.seen.ec2.security_groups.shown().into_iter().flatten();
+    let mut groups = context.seen.ec2.security_groups.shown().into_iter().flatten();
     let default = groups.find(|group| group.name == NAME && group.vpc_id == id);
     let Some(group) = default.filter(|_| vpc.empties_default_security_group) else {
         return;

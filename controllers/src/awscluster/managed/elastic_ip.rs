@@ -9,7 +9,7 @@ use capa_network::Problem;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::reference::{Id, Kind, Ref};
 use crate::public_ipv4_pool;
 
@@ -24,37 +24,43 @@ pub(super) fn assign_free(wanted: &[Ref], unused: &[&ElasticIp], ledger: &mut Le
 }
 
 /// Compares the ledger with an observation of all addresses, `owned` ones of this kind among them.
-pub(super) fn settle(kind: Kind, inputs: &Inputs, addresses: &[ElasticIp], owned: &[&ElasticIp], ledger: &mut Ledger) {
+pub(super) fn update_ledger(
+    kind: Kind,
+    inputs: &Inputs,
+    addresses: &[ElasticIp],
+    owned: &[&ElasticIp],
+    ledger: &mut Ledger,
+) {
     for address in owned {
         ledger.surplus(kind, &address.allocation_id);
     }
-    ledger.settle(kind, |id| {
+    ledger.update(kind, |id| {
         let shown = addresses.iter().find(|address| address.allocation_id == id);
         shown.map(|address| inputs.names.ownership(&address.tags))
     });
 }
 
 /// Allocates an address unless it is there.
-pub(super) fn allocate(scene: &Scene<'_>, target: &Ref, tags: Tags, after: Vec<Ref>, plan: &mut Plan) {
-    if scene.wanted(target, plan) != Some(Wanted::Missing) {
+pub(super) fn allocate(context: &PlanContext<'_>, target: &Ref, tags: Tags, after: Vec<Ref>, plan: &mut Plan) {
+    if context.wanted(target, plan) != Some(Wanted::Missing) {
         return;
     }
-    if let Err(Some(error)) = scene.seen.ec2.addresses.answer() {
+    if let Err(Some(error)) = context.seen.ec2.addresses.answer() {
         return plan.problem(target, error.class.reason(), not_shown(error));
     }
-    let free = match &scene.seen.ec2.free_addresses {
+    let free = match &context.seen.ec2.free_addresses {
         Seen::Shown(free) => *free,
         Seen::Failed(error) => {
             let message = format!("the free addresses of the public IPv4 pool cannot be looked up: {error}");
             return plan.problem(target, error.class.reason(), message);
         }
-        Seen::NotAsked if scene.inputs.elastic_ip_pool.is_some() => {
+        Seen::NotAsked if context.inputs.elastic_ip_pool.is_some() => {
             // An observation of a cluster at rest does not read the pool.
             return plan.wait(target, Reason::Creating, "the next observation asks for the public IPv4 pool");
         }
         Seen::NotAsked => 0,
     };
-    match pool(scene.inputs, free, plan) {
+    match pool(context.inputs, free, plan) {
         Ok(public_ipv4_pool) => {
             let call = Call::<Id>::AllocateAddress { public_ipv4_pool, tags };
             plan.step_after(target, Why::Missing, call, after);
@@ -84,14 +90,14 @@ fn not_shown(error: &CloudError) -> String {
 }
 
 /// The addresses of a kind that may be released, with their ids.
-pub(super) fn deletable<'a>(scene: &'a Scene<'_>, kind: Kind, plan: &mut Plan) -> Vec<(&'a Ref, &'a str)> {
+pub(super) fn deletable<'a>(context: &'a PlanContext<'_>, kind: Kind, plan: &mut Plan) -> Vec<(&'a Ref, &'a str)> {
     let mut deletable = vec![];
-    for target in scene.ledger.of_kind(kind) {
-        if let Err(Some(error)) = scene.seen.ec2.addresses.answer()
-            && scene.ledger.may_exist(target)
+    for target in context.ledger.of_kind(kind) {
+        if let Err(Some(error)) = context.seen.ec2.addresses.answer()
+            && context.ledger.may_exist(target)
         {
             plan.problem(target, error.class.reason(), not_shown(error));
-        } else if let Some(id) = scene.deletable(target, plan) {
+        } else if let Some(id) = context.deletable(target, plan) {
             deletable.push((target, id));
         }
     }

@@ -4,7 +4,7 @@ use capa_api::conditions::Reason;
 
 use super::inputs::Inputs;
 use super::ledger::Presence;
-use super::plan::{Plan, Scene};
+use super::plan::{Plan, PlanContext};
 use super::reference::{Kind, Ref};
 
 /// An address that takes connections, and can become the endpoint.
@@ -38,40 +38,40 @@ pub(super) fn is_address(inputs: &Inputs, dns_name: &str) -> bool {
 }
 
 /// The load balancer that an observation shows with the address of the published endpoint.
-fn holder<'a>(scene: &Scene<'a>) -> Option<&'a Ref> {
-    let network = scene.seen.elb.load_balancers.shown().into_iter().flatten();
+fn holder<'a>(context: &PlanContext<'a>) -> Option<&'a Ref> {
+    let network = context.seen.elb.load_balancers.shown().into_iter().flatten();
     let network = network.map(|balancer| (&balancer.dns_name, &balancer.arn));
-    let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
+    let classic = context.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.map(|balancer| (&balancer.dns_name, &balancer.name));
-    let (_, id) = network.chain(classic).find(|(dns_name, _)| is_address(scene.inputs, dns_name))?;
-    scene.ledger.with_id(id)
+    let (_, id) = network.chain(classic).find(|(dns_name, _)| is_address(context.inputs, dns_name))?;
+    context.ledger.with_id(id)
 }
 
 /// The load balancer that may be behind the endpoint under a former name in the spec. The host of an endpoint that the
 /// user has set does not show which load balancer is behind it.
-fn former<'a>(scene: &'a Scene<'_>) -> Option<&'a Ref> {
-    let wanted = &scene.inputs.load_balancers;
+fn former<'a>(context: &'a PlanContext<'_>) -> Option<&'a Ref> {
+    let wanted = &context.inputs.load_balancers;
     let first = wanted.iter().find(|balancer| balancer.is_endpoint)?;
-    if scene.inputs.endpoint.is_none() || scene.ledger.is_recorded(&first.target) {
+    if context.inputs.endpoint.is_none() || context.ledger.is_recorded(&first.target) {
         return None;
     }
     let is_wanted = |target: &Ref| wanted.iter().any(|balancer| balancer.target == *target);
-    let mut recorded = scene.ledger.of_kind(Kind::LoadBalancer);
-    recorded.find(|target| !is_wanted(target) && !scene.ledger.is_surplus(target))
+    let mut recorded = context.ledger.of_kind(Kind::LoadBalancer);
+    recorded.find(|target| !is_wanted(target) && !context.ledger.is_surplus(target))
 }
 
 /// Whether the cluster has another load balancer for its endpoint than `target`, of another type or with another name.
 /// The cluster keeps that load balancer, so `target` must not replace it.
-pub(super) fn has_another(scene: &Scene<'_>, target: &Ref) -> bool {
-    let others = scene.inputs.endpoint_load_balancers.iter().chain(holder(scene)).chain(former(scene));
-    let mut presences = others.filter(|other| *other != target).map(|other| scene.presence(other));
+pub(super) fn has_another(context: &PlanContext<'_>, target: &Ref) -> bool {
+    let others = context.inputs.endpoint_load_balancers.iter().chain(holder(context)).chain(former(context));
+    let mut presences = others.filter(|other| *other != target).map(|other| context.presence(other));
     presences.any(Presence::may_exist)
 }
 
 /// Adds a problem for the missing `target` if the published endpoint is the address of a load balancer, because a new
 /// one would have another address. Returns whether there is a problem.
-pub(super) fn report_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
-    let (Some(lost), Some((host, _))) = (of(scene.inputs), &scene.inputs.endpoint) else {
+pub(super) fn report_lost(context: &PlanContext<'_>, target: &Ref, plan: &mut Plan) -> bool {
+    let (Some(lost), Some((host, _))) = (of(context.inputs), &context.inputs.endpoint) else {
         return false;
     };
     let message = format!(
@@ -84,22 +84,22 @@ pub(super) fn report_lost(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> b
 
 /// Adds a problem if `target`, which the spec no longer asks for, is the load balancer of the endpoint. Returns whether
 /// it is.
-pub(super) fn report_kept(scene: &Scene<'_>, target: &Ref, plan: &mut Plan) -> bool {
+pub(super) fn report_kept(context: &PlanContext<'_>, target: &Ref, plan: &mut Plan) -> bool {
     let kind = match target.kind {
         Kind::ClassicLoadBalancer => "classic",
         _ => "nlb",
     };
-    let message = if scene.inputs.endpoint_load_balancers.contains(target) {
+    let message = if context.inputs.endpoint_load_balancers.contains(target) {
         format!(
             "the cluster has the {target}, whose type does not change: set loadBalancerType of controlPlaneLoadBalancer \
              back to {kind}"
         )
-    } else if holder(scene) == Some(target) {
+    } else if holder(context) == Some(target) {
         format!(
             "the address of the {target} is the endpoint of the cluster: set name of controlPlaneLoadBalancer back to {}",
             target.name
         )
-    } else if former(scene) == Some(target) {
+    } else if former(context) == Some(target) {
         format!(
             "the {target} may be behind the endpoint of the cluster: set name of controlPlaneLoadBalancer back to {}",
             target.name

@@ -7,7 +7,7 @@ use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
@@ -17,18 +17,18 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::InternetGatewayReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
-    is_in_vpc_of_ours_only: true,
+    only_in_managed_vpc: true,
     wanted: |inputs| vec![inputs.internet_gateway.clone()],
     tags: |inputs| vec![(inputs.internet_gateway.clone(), inputs.internet_gateway_tags.clone())],
     tags_shown: |seen| tags_by_id(&seen.ec2.internet_gateways, |gateway| (&gateway.id, &gateway.tags)),
     answer: |seen| seen.ec2.internet_gateways.answer(),
-    settle,
+    update_ledger,
     plan,
 };
 
 /// Compares the ledger with the observation. Of several gateways with the tag of the cluster, the attached one counts.
 /// The others are recorded under their ids, and deleted with the cluster.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(gateways) = seen.ec2.internet_gateways.shown() else {
         return;
     };
@@ -44,39 +44,39 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         ledger.found(&inputs.internet_gateway, &gateway.id, &names);
         ledger.surplus(Kind::InternetGateway, &gateway.id);
     }
-    ledger.settle(Kind::InternetGateway, |id| {
+    ledger.update(Kind::InternetGateway, |id| {
         let shown = gateways.iter().find(|gateway| gateway.id == id);
         shown.map(|gateway| inputs.names.ownership(&gateway.tags))
     });
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    let target = &scene.inputs.internet_gateway;
-    let Some(gateways) = scene.seen.ec2.internet_gateways.shown() else {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    let target = &context.inputs.internet_gateway;
+    let Some(gateways) = context.seen.ec2.internet_gateways.shown() else {
         return;
     };
-    if scene.is_deleted {
-        return delete(scene, gateways, plan);
+    if context.is_deleted {
+        return delete(context, gateways, plan);
     }
-    match scene.wanted(target, plan) {
-        Some(Wanted::Missing) if scene.seen.ec2.vpcs.shown().is_none() => {
+    match context.wanted(target, plan) {
+        Some(Wanted::Missing) if context.seen.ec2.vpcs.shown().is_none() => {
             plan.wait(target, Reason::WaitingForVpc, "AWS does not show the VPC");
         }
         // The gateway itself needs no VPC. A VPC that AWS refuses must not leave a gateway behind.
         Some(Wanted::Missing) => plan.step_after(
             target,
             Why::Missing,
-            Call::<Id>::CreateInternetGateway { tags: scene.inputs.internet_gateway_tags.clone() },
-            [scene.inputs.vpc.target.clone()],
+            Call::<Id>::CreateInternetGateway { tags: context.inputs.internet_gateway_tags.clone() },
+            [context.inputs.vpc.target.clone()],
         ),
-        Some(Wanted::Shown(id)) => attach(scene, gateways, id, plan),
+        Some(Wanted::Shown(id)) => attach(context, gateways, id, plan),
         None => {}
     }
 }
 
-fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: &mut Plan) {
-    let vpc = scene.ledger.id(&scene.inputs.vpc.target);
-    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
+fn attach(context: &PlanContext<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: &mut Plan) {
+    let vpc = context.ledger.id(&context.inputs.vpc.target);
+    let attachment = context.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
     let own = gateways.iter().find(|gateway| gateway.id == id);
     let attached = own.and_then(|gateway| gateway.vpc_id.as_deref());
     if vpc.is_some() && attached == vpc {
@@ -97,33 +97,33 @@ fn attach(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], id: &str, plan: 
         return plan.problem(&attachment, Reason::Conflict, message);
     }
     let call = Call::AttachInternetGateway {
-        gateway: Id::from(&scene.inputs.internet_gateway),
-        vpc: Id::from(&scene.inputs.vpc.target),
+        gateway: Id::from(&context.inputs.internet_gateway),
+        vpc: Id::from(&context.inputs.vpc.target),
     };
     plan.step(&attachment, Why::Missing, call);
 }
 
-fn delete(scene: &Scene<'_>, gateways: &[ec2::InternetGateway], plan: &mut Plan) {
-    for target in scene.ledger.of_kind(Kind::InternetGateway) {
-        if let Some(id) = scene.deletable(target, plan) {
+fn delete(context: &PlanContext<'_>, gateways: &[ec2::InternetGateway], plan: &mut Plan) {
+    for target in context.ledger.of_kind(Kind::InternetGateway) {
+        if let Some(id) = context.deletable(target, plan) {
             let gateway = gateways.iter().find(|gateway| gateway.id == id);
             let attached = gateway.and_then(|gateway| gateway.vpc_id.as_deref());
-            delete_one(scene, target, id, attached, plan);
+            delete_one(context, target, id, attached, plan);
         }
     }
 }
 
 /// Detaches and deletes one gateway.
-fn delete_one(scene: &Scene<'_>, target: &Ref, id: &str, attached: Option<&str>, plan: &mut Plan) {
+fn delete_one(context: &PlanContext<'_>, target: &Ref, id: &str, attached: Option<&str>, plan: &mut Plan) {
     let attachment = target.part(Kind::InternetGatewayAttachment);
     if let Some(vpc) = attached {
-        if scene.ledger.id(&scene.inputs.vpc.target) != Some(vpc) {
+        if context.ledger.id(&context.inputs.vpc.target) != Some(vpc) {
             let message = format!("{id} is attached to {vpc}, which is not this cluster's: detach it");
             return plan.problem(target, Reason::DeletionBlocked, message);
         }
         let call = Call::DetachInternetGateway { gateway: Id::from(id), vpc: Id::from(vpc) };
         // Traffic to the public addresses of NAT gateways and load balancers uses the gateway.
-        let users = scene.recorded(&HAVE_INTERFACES);
+        let users = context.recorded(&HAVE_INTERFACES);
         plan.step_after(&attachment, Why::Unwanted, call, users);
     }
     let call = Call::DeleteInternetGateway { gateway: Id::from(id) };

@@ -193,7 +193,7 @@ impl Ledger {
 
     /// Compares the entries of a kind with an observation. `shown` returns whether the observation shows an id, and
     /// whether the resource has the tag of the cluster.
-    pub(crate) fn settle(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
+    pub(crate) fn update(&mut self, kind: Kind, shown: impl Fn(&str) -> Option<IsOwned>) {
         let (now, unseen_age) = (self.now, self.unseen_age);
         let is_young = |since: Timestamp| now < since + unseen_age;
         let entries = self.entries.iter_mut().filter(|(target, _)| target.kind == kind);

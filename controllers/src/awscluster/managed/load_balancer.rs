@@ -14,7 +14,7 @@ use super::balancers::WantedLoadBalancer;
 use super::endpoint::{self, Address};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Presence};
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 use super::{listener, load_balancer_address, target_group};
@@ -35,7 +35,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::LoadBalancerReady,
     waiting: Reason::WaitingForVpc,
     is_optional: true,
-    is_in_vpc_of_ours_only: false,
+    only_in_managed_vpc: false,
     wanted,
     tags,
     tags_shown: |seen| {
@@ -49,7 +49,7 @@ pub(super) const PLANNER: Planner = Planner {
         seen.elb.target_groups.answer()?;
         seen.elb.listeners.answer()
     },
-    settle,
+    update_ledger,
     plan,
 };
 
@@ -86,8 +86,8 @@ pub(super) fn names(inputs: &Inputs, ledger: &Ledger) -> Vec<String> {
 
 /// Compares the ledger with the observation. A load balancer with the tag of the cluster belongs to it, and its unique
 /// name identifies the wanted one. One that the cluster has never asked for is recorded under its ARN.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    load_balancer_address::settle(inputs, seen, ledger);
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    load_balancer_address::update_ledger(inputs, seen, ledger);
     let Some(balancers) = seen.elb.load_balancers.shown() else {
         return;
     };
@@ -103,79 +103,82 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
             ledger.surplus(Kind::LoadBalancer, &balancer.arn);
         }
     }
-    ledger.settle(Kind::LoadBalancer, |arn| {
+    ledger.update(Kind::LoadBalancer, |arn| {
         let shown = balancers.iter().find(|balancer| balancer.arn == arn);
         shown.map(|balancer| inputs.names.ownership(&balancer.tags))
     });
-    target_group::settle(inputs, seen, ledger);
+    target_group::update_ledger(inputs, seen, ledger);
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    let elb = &scene.seen.elb;
-    if scene.is_unseen(&elb.load_balancers) || scene.is_unseen(&elb.target_groups) || scene.is_unseen(&elb.listeners) {
-        return wait_for_an_observation(scene, plan);
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    let elb = &context.seen.elb;
+    if context.is_unseen(&elb.load_balancers)
+        || context.is_unseen(&elb.target_groups)
+        || context.is_unseen(&elb.listeners)
+    {
+        return wait_for_an_observation(context, plan);
     }
-    if scene.is_deleted {
-        delete(scene, plan);
-        load_balancer_address::delete(scene, plan);
-        return target_group::delete(scene, plan);
+    if context.is_deleted {
+        delete(context, plan);
+        load_balancer_address::delete(context, plan);
+        return target_group::delete(context, plan);
     }
-    for wanted in &scene.inputs.load_balancers {
+    for wanted in &context.inputs.load_balancers {
         let target = &wanted.target;
-        if scene.is_wrong(target) || (wanted.is_endpoint && endpoint::has_another(scene, target)) {
+        if context.is_wrong(target) || (wanted.is_endpoint && endpoint::has_another(context, target)) {
             continue;
         }
-        match scene.wanted(target, plan) {
-            Some(Wanted::Missing) => create(scene, wanted, plan),
-            Some(Wanted::Shown(arn)) => keep(scene, wanted, arn, plan),
+        match context.wanted(target, plan) {
+            Some(Wanted::Missing) => create(context, wanted, plan),
+            Some(Wanted::Shown(arn)) => keep(context, wanted, arn, plan),
             None => {}
         }
         for listener in &wanted.listeners {
-            target_group::keep(scene, &listener.group, listener.port, &wanted.tags, plan);
+            target_group::keep(context, &listener.group, listener.port, &wanted.tags, plan);
         }
-        listener::keep(scene, wanted, plan);
+        listener::keep(context, wanted, plan);
     }
-    remove_unwanted(scene, plan);
-    target_group::remove_unwanted(scene, plan);
+    remove_unwanted(context, plan);
+    target_group::remove_unwanted(context, plan);
 }
 
 /// AWS deletes a VPC even if target groups of it exist. So the deletion of the VPC waits for an observation of the
 /// target groups.
-fn wait_for_an_observation(scene: &Scene<'_>, plan: &mut Plan) {
-    let recorded = scene.recorded(&[Kind::LoadBalancer, Kind::TargetGroup]);
-    let may_exist = |target: &&Ref| scene.presence(target) != Presence::Absent;
-    for target in recorded.iter().filter(|_| scene.is_deleted).filter(may_exist) {
+fn wait_for_an_observation(context: &PlanContext<'_>, plan: &mut Plan) {
+    let recorded = context.recorded(&[Kind::LoadBalancer, Kind::TargetGroup]);
+    let may_exist = |target: &&Ref| context.presence(target) != Presence::Absent;
+    for target in recorded.iter().filter(|_| context.is_deleted).filter(may_exist) {
         plan.wait(target, Reason::Deleting, "AWS does not show whether it exists");
     }
 }
 
 /// The load balancer that an observation shows under this ARN.
-pub(super) fn shown<'a>(scene: &Scene<'a>, arn: &str) -> Option<&'a LoadBalancer> {
-    let mut balancers = scene.seen.elb.load_balancers.shown()?.iter();
+pub(super) fn shown<'a>(context: &PlanContext<'a>, arn: &str) -> Option<&'a LoadBalancer> {
+    let mut balancers = context.seen.elb.load_balancers.shown()?.iter();
     balancers.find(|balancer| balancer.arn == arn)
 }
 
 /// The address that can become the endpoint, once the load balancer takes connections.
-pub(super) fn address<'a>(scene: &Scene<'a>) -> Option<Address<'a>> {
-    let mut all = scene.inputs.load_balancers.iter();
+pub(super) fn address<'a>(context: &PlanContext<'a>) -> Option<Address<'a>> {
+    let mut all = context.inputs.load_balancers.iter();
     let wanted = all.find(|balancer| balancer.is_endpoint)?;
-    let Presence::Shown(arn) = scene.presence(&wanted.target) else {
+    let Presence::Shown(arn) = context.presence(&wanted.target) else {
         return None;
     };
-    let balancer = shown(scene, arn)?;
+    let balancer = shown(context, arn)?;
     let is_wanted = balancer.scheme == wanted.scheme && !balancer.dns_name.is_empty();
     let is_working = is_wanted && balancer.state.works();
     let api = wanted.listeners.first()?;
-    (is_working && listener::is_there(scene, arn, api)).then_some(Address {
+    (is_working && listener::is_there(context, arn, api)).then_some(Address {
         target: &wanted.target,
         host: &balancer.dns_name,
         has_to_resolve: wanted.has_to_resolve,
     })
 }
 
-fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
+fn create(context: &PlanContext<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
     let (target, name) = (&wanted.target, &wanted.target.name);
-    let mut balancers = scene.seen.elb.load_balancers.shown().into_iter().flatten();
+    let mut balancers = context.seen.elb.load_balancers.shown().into_iter().flatten();
     if let Some(other) = balancers.find(|balancer| balancer.name == *name) {
         let message = format!(
             "{} has the name {name} that a load balancer of the cluster is to have, and is in {} or does not have the \
@@ -184,13 +187,13 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::Conflict, message);
     }
-    if wanted.is_endpoint && endpoint::report_lost(scene, target, plan) {
+    if wanted.is_endpoint && endpoint::report_lost(context, target, plan) {
         return;
     }
-    let Some(subnets) = attachments::subnets(scene, target, &wanted.places, plan) else {
+    let Some(subnets) = attachments::subnets(context, target, &wanted.places, plan) else {
         return;
     };
-    load_balancer_address::allocate(scene, wanted, plan);
+    load_balancer_address::allocate(context, wanted, plan);
     let call = Call::CreateLoadBalancer {
         name: name.clone(),
         scheme: wanted.scheme,
@@ -199,11 +202,11 @@ fn create(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
         security_groups: attachments::security_groups(&wanted.additional_security_groups),
         tags: wanted.tags.clone(),
     };
-    plan.step_after(target, Why::Missing, call, attachments::needed(scene));
+    plan.step_after(target, Why::Missing, call, attachments::needed(context));
 }
 
-fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Plan) {
-    let Some(balancer) = shown(scene, arn) else { return };
+fn keep(context: &PlanContext<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Plan) {
+    let Some(balancer) = shown(context, arn) else { return };
     let target = &wanted.target;
     if balancer.kind != LoadBalancerKind::Network || balancer.scheme != wanted.scheme {
         let message = format!(
@@ -225,7 +228,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedLoadBalancer, arn: &str, plan: &mut Pl
         LoadBalancerState::Active | LoadBalancerState::ActiveImpaired => {}
     }
     keep_attributes(wanted, balancer, plan);
-    keep_attachments(scene, wanted, balancer, plan);
+    keep_attachments(context, wanted, balancer, plan);
 }
 
 fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
@@ -237,19 +240,19 @@ fn keep_attributes(wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &
     plan.step(&wanted.target.part(Kind::LoadBalancerAttributes), why, call);
 }
 
-fn keep_attachments(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
+fn keep_attachments(context: &PlanContext<'_>, wanted: &WantedLoadBalancer, balancer: &LoadBalancer, plan: &mut Plan) {
     let target = wanted.target.part(Kind::LoadBalancerAttributes);
     let load_balancer = || Id::from(balancer.arn.as_str());
     let (zones, present): (Vec<&str>, Vec<&str>) =
         balancer.subnets.iter().map(|(zone, subnet)| (zone.as_str(), subnet.as_str())).unzip();
     let shown = Shown { subnets: &present, zones: &zones, security_groups: &balancer.security_group_ids };
-    let groups = attachments::other_security_groups(scene, &wanted.additional_security_groups, shown);
+    let groups = attachments::other_security_groups(context, &wanted.additional_security_groups, shown);
     // A load balancer without security groups never gets any.
     if let Some((security_groups, why)) = groups.filter(|_| !balancer.security_group_ids.is_empty()) {
         let call = Call::SetSecurityGroups { load_balancer: load_balancer(), security_groups };
         plan.step(&target, why, call);
     }
-    if let Some((missing, why)) = attachments::missing_subnets(scene, &wanted.places, shown) {
+    if let Some((missing, why)) = attachments::missing_subnets(context, &wanted.places, shown) {
         let present = present.into_iter().map(Id::from);
         let call = Call::SetSubnets { load_balancer: load_balancer(), subnets: present.chain(missing).collect() };
         plan.step(&target, why, call);
@@ -258,17 +261,17 @@ fn keep_attachments(scene: &Scene<'_>, wanted: &WantedLoadBalancer, balancer: &L
 
 /// Removes the second load balancer if the spec no longer asks for it. The first one stays, whatever type and name the
 /// spec asks for. Clients may use one that the cluster has never asked for, so it stays too.
-fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
-    let names = wanted(scene.inputs);
-    let unwanted = scene.ledger.of_kind(Kind::LoadBalancer);
+fn remove_unwanted(context: &PlanContext<'_>, plan: &mut Plan) {
+    let names = wanted(context.inputs);
+    let unwanted = context.ledger.of_kind(Kind::LoadBalancer);
     for target in unwanted.filter(|target| !names.contains(target)) {
-        let Some(arn) = scene.deletable(target, plan) else {
+        let Some(arn) = context.deletable(target, plan) else {
             continue;
         };
-        if endpoint::report_kept(scene, target, plan) {
+        if endpoint::report_kept(context, target, plan) {
             continue;
         }
-        if scene.ledger.is_surplus(target) {
+        if context.ledger.is_surplus(target) {
             endpoint::report_unknown(target, plan);
         } else {
             delete_one(target, arn, plan);
@@ -276,9 +279,9 @@ fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
     }
 }
 
-fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    for target in scene.ledger.of_kind(Kind::LoadBalancer) {
-        if let Some(arn) = scene.deletable(target, plan) {
+fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    for target in context.ledger.of_kind(Kind::LoadBalancer) {
+        if let Some(arn) = context.deletable(target, plan) {
             delete_one(target, arn, plan);
         }
     }

@@ -11,7 +11,7 @@ use super::balancers::WantedLoadBalancer;
 use super::elastic_ip;
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::reference::{Id, Kind, Ref};
 
 /// The addresses that the spec asks for.
@@ -26,7 +26,7 @@ pub(super) fn tags(inputs: &Inputs) -> impl Iterator<Item = (Ref, Tags)> {
 
 /// Compares the ledger with the observation. At most one load balancer is internet-facing, and its addresses are
 /// interchangeable.
-pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+pub(super) fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.shown() else {
         return;
     };
@@ -35,24 +35,24 @@ pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let owned: Vec<&ElasticIp> = owned.collect();
     let wanted: Vec<Ref> = wanted(inputs).collect();
     elastic_ip::assign_free(&wanted, &owned, ledger);
-    elastic_ip::settle(Kind::LoadBalancerAddress, inputs, addresses, &owned, ledger);
+    elastic_ip::update_ledger(Kind::LoadBalancerAddress, inputs, addresses, &owned, ledger);
 }
 
 /// Allocates the addresses of a load balancer that is to be created.
-pub(super) fn allocate(scene: &Scene<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
+pub(super) fn allocate(context: &PlanContext<'_>, wanted: &WantedLoadBalancer, plan: &mut Plan) {
     for address in &wanted.addresses {
-        let tags = scene.inputs.names.load_balancer_address_tags();
-        elastic_ip::allocate(scene, address, tags, attachments::needed(scene), plan);
+        let tags = context.inputs.names.load_balancer_address_tags();
+        elastic_ip::allocate(context, address, tags, attachments::needed(context), plan);
     }
 }
 
 /// Releases addresses that no load balancer uses. AWS disassociates an address some time after it has deleted the load
 /// balancer.
-pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let mut users = scene.recorded(&[Kind::LoadBalancer]);
-    users.retain(|user| scene.presence(user).may_exist());
-    for (target, id) in elastic_ip::deletable(scene, Kind::LoadBalancerAddress, plan) {
-        let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
+pub(super) fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    let mut users = context.recorded(&[Kind::LoadBalancer]);
+    users.retain(|user| context.presence(user).may_exist());
+    for (target, id) in elastic_ip::deletable(context, Kind::LoadBalancerAddress, plan) {
+        let mut addresses = context.seen.ec2.addresses.shown().into_iter().flatten();
         let shown = addresses.find(|address| address.allocation_id == id);
         match shown.and_then(|address| address.association_id.as_deref()) {
             Some(association) if users.is_empty() => {

@@ -68,9 +68,9 @@ use self::check::{Checked, Stopped, check, unanswered};
 use self::inputs::Inputs;
 pub use self::known_details::KnownDetails;
 use self::ledger::Ledger;
-use self::observation::{Observation, Subject};
+use self::observation::{ClusterObserver, Observation};
 use self::pass::ReadySteps;
-use self::plan::{Plan, Scene};
+use self::plan::{Plan, PlanContext};
 pub use self::plan_facts::PlanFacts;
 pub use self::plan_only::preview;
 pub use self::preview::Preview;
@@ -129,14 +129,14 @@ struct Pass<'a> {
 impl Pass<'_> {
     async fn run(&self, cluster: AWSCluster) -> Result<Outcome<AWSCluster>, ReconcileError> {
         let now = self.context.kubernetes.now();
-        let subject = Subject {
+        let observer = ClusterObserver {
             cluster: &cluster,
             checked: &self.checked,
             cloud: self.cloud.as_ref(),
             timing: self.context.timing,
         };
-        let is_lost = subject.has_lost_status();
-        let mut observation = match self.observe(&subject, now).await {
+        let is_lost = observer.has_lost_status();
+        let mut observation = match self.observe(&observer, now).await {
             Ok(observation) => observation,
             Err(error) => {
                 let stopped = unanswered(ConditionType::IdentityReady, &error);
@@ -170,7 +170,7 @@ impl Pass<'_> {
                 ledger.record_unanswered(&result.target, self.context.kubernetes.now());
             }
         }
-        let outcome = self.publish(cluster, &observation.scene(), plan, &results).await?;
+        let outcome = self.publish(cluster, &observation.context(), plan, &results).await?;
         Ok(outcome.with_events(events))
     }
 
@@ -190,9 +190,9 @@ impl Pass<'_> {
             }
             recorded = self.recorded(&recorded, &observation.inputs, &observation.ledger);
         }
-        let scene = observation.scene();
-        let status = status::planned(&cluster, recorded, &scene, &observation.plan, &preview, now);
-        let next = if planners::is_incomplete(&scene) {
+        let plan_context = observation.context();
+        let status = status::planned(&cluster, recorded, &plan_context, &observation.plan, &preview, now);
+        let next = if planners::is_incomplete(&plan_context) {
             Next::Retry
         } else if observation.plan.waits.is_empty() {
             Next::AwaitChange
@@ -204,26 +204,26 @@ impl Pass<'_> {
 
     /// Observes the cluster. For a cluster at rest, the observation only reads AWS's listings. If such an observation
     /// leads to a plan, the plan is made again from a complete observation.
-    async fn observe(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Observation, CloudError> {
+    async fn observe(&self, observer: &ClusterObserver<'_>, now: Timestamp) -> Result<Observation, CloudError> {
         let known = &self.context.known_details;
         let timing = &self.context.timing;
-        let recorded = subject.recorded(now);
-        let details = known.get(subject.cluster, now, timing.managed_details);
+        let recorded = observer.recorded(now);
+        let details = known.get(observer.cluster, now, timing.managed_details);
         // A cluster without an endpoint, or with a lost status, gets a complete observation.
-        let status = subject.cluster.status.as_ref();
+        let status = observer.cluster.status.as_ref();
         let is_settled =
             !self.is_deleted && !recorded.may_hide_anything() && status.is_some_and(AWSClusterStatus::provisioned);
         if let Some(details) = details.filter(|_| is_settled) {
-            let observation = subject.observe(recorded.clone(), Some(details)).await?;
+            let observation = observer.observe(recorded.clone(), Some(details)).await?;
             if observation.plan.is_empty() {
                 return Ok(observation);
             }
         }
-        let observation = subject.observe(recorded, None).await?;
+        let observation = observer.observe(recorded, None).await?;
         if self.is_at_rest(&observation) {
-            known.insert(subject.cluster, now, observation.seen.details());
+            known.insert(observer.cluster, now, observation.seen.details());
         } else {
-            known.remove(subject.cluster.metadata.uid.as_deref().unwrap_or_default());
+            known.remove(observer.cluster.metadata.uid.as_deref().unwrap_or_default());
         }
         Ok(observation)
     }
@@ -233,7 +233,7 @@ impl Pass<'_> {
         let shows_addresses = !matches!(observation.seen.ec2.addresses, Seen::Failed(_));
         let shows_everything = shows_addresses
             && !observation.ledger.may_hide_anything()
-            && !planners::is_incomplete(&observation.scene());
+            && !planners::is_incomplete(&observation.context());
         !self.is_deleted && observation.plan.is_empty() && shows_everything
     }
 
@@ -241,28 +241,28 @@ impl Pass<'_> {
     async fn publish(
         &self,
         mut cluster: AWSCluster,
-        scene: &Scene<'_>,
+        plan_context: &PlanContext<'_>,
         mut plan: Plan,
         results: &[StepResult],
     ) -> Result<Outcome<AWSCluster>, ReconcileError> {
-        let now = scene.ledger.now();
+        let now = plan_context.ledger.now();
         // The results of the calls must survive a refused write. Calls about tags create nothing.
         if results.iter().all(|result| result.target.is_of_tags()) {
-            cluster = self.publish_endpoint(cluster, scene, &mut plan).await?;
+            cluster = self.publish_endpoint(cluster, plan_context, &mut plan).await?;
         }
         let before = cluster.status.clone().unwrap_or_default();
         let of_spec = super::status::endpoint(&cluster, self.owner);
         let summary = Summary::of(
-            scene,
+            plan_context,
             &plan,
             results,
-            status::endpoint(of_spec, scene.inputs),
+            status::endpoint(of_spec, plan_context.inputs),
             later::made_later(&cluster.spec),
             before.provisioned(),
         );
-        let mut recorded = self.recorded(&before, scene.inputs, scene.ledger);
+        let mut recorded = self.recorded(&before, plan_context.inputs, plan_context.ledger);
         recorded.control_plane_endpoint = super::status::published_endpoint(&cluster, self.owner);
-        self.publish_network(&cluster, scene, &mut recorded);
+        self.publish_network(&cluster, plan_context, &mut recorded);
         let status = summary.status(&cluster, recorded, now);
         let next = summary.next(&before.conditions, &self.context.timing, now);
         Ok(super::outcome(cluster, status).with_next(next))
@@ -273,7 +273,7 @@ impl Pass<'_> {
     async fn publish_endpoint(
         &self,
         cluster: AWSCluster,
-        scene: &Scene<'_>,
+        plan_context: &PlanContext<'_>,
         plan: &mut Plan,
     ) -> Result<AWSCluster, ReconcileError> {
         // If a user has set a part of the endpoint, the user has to set the rest.
@@ -283,7 +283,7 @@ impl Pass<'_> {
         if self.is_deleted || !cluster.spec.control_plane_endpoint.as_ref().is_none_or(is_empty) {
             return Ok(cluster);
         }
-        let address = load_balancer::address(scene).or_else(|| classic_load_balancer::address(scene));
+        let address = load_balancer::address(plan_context).or_else(|| classic_load_balancer::address(plan_context));
         let Some(address) = address else {
             return Ok(cluster);
         };
@@ -304,12 +304,12 @@ impl Pass<'_> {
     }
 
     /// Publishes the network for machines. Parts that AWS does not show at the moment stay as they were published.
-    fn publish_network(&self, cluster: &AWSCluster, scene: &Scene<'_>, status: &mut AWSClusterStatus) {
+    fn publish_network(&self, cluster: &AWSCluster, plan_context: &PlanContext<'_>, status: &mut AWSClusterStatus) {
         let before = status.network.as_ref();
         let before = before.map(|network| network.control_plane_targets.as_slice());
-        let network = network::network(scene, &cluster.spec, before.unwrap_or_default());
+        let network = network::network(plan_context, &cluster.spec, before.unwrap_or_default());
         if let Some(network) = network.filter(|_| !self.is_deleted) {
-            if let Some(zones) = network::failure_domains(scene, &network) {
+            if let Some(zones) = network::failure_domains(plan_context, &network) {
                 status.failure_domains = zones;
             }
             status.network = Some(network);
@@ -356,6 +356,6 @@ impl Pass<'_> {
 /// AWS may not show yet, may exist.
 fn is_over(observation: &Observation) -> bool {
     observation.plan.is_empty()
-        && !planners::is_incomplete(&observation.scene())
+        && !planners::is_incomplete(&observation.context())
         && !observation.ledger.may_hide_anything()
 }

@@ -12,7 +12,7 @@ use capa_cloud::managed::Observed;
 use super::elastic_ip;
 use super::inputs::{Inputs, WantedNatGateway};
 use super::ledger::{Ledger, Presence};
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
@@ -25,7 +25,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::NatGatewaysReady,
     waiting: Reason::WaitingForSubnets,
     is_optional: true,
-    is_in_vpc_of_ours_only: true,
+    only_in_managed_vpc: true,
     wanted,
     tags,
     tags_shown: |seen| {
@@ -38,7 +38,7 @@ pub(super) const PLANNER: Planner = Planner {
         gateways.chain(addresses).collect()
     },
     answer: |seen| seen.ec2.nat_gateways.answer(),
-    settle,
+    update_ledger,
     plan,
 };
 
@@ -80,9 +80,9 @@ pub(super) fn user_of<'a>(seen: &'a Observed, address: &str) -> Option<&'a NatGa
     live(seen)?.find(|gateway| gateway.allocation_ids.iter().any(|id| id == address))
 }
 
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
-    settle_gateways(inputs, seen, ledger);
-    settle_addresses(inputs, seen, ledger);
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+    update_gateways(inputs, seen, ledger);
+    update_addresses(inputs, seen, ledger);
 }
 
 /// The rank of a gateway as the one of its zone: the gateway with the least rank is chosen.
@@ -96,7 +96,7 @@ fn rank(gateway: &NatGateway, subnet: Option<&str>) -> (NatGatewayState, bool) {
 
 /// Compares the ledger with the observation. A gateway with the tag of the cluster belongs to it, and its zone
 /// identifies the wanted one. Others are recorded under their ids, and deleted with the cluster.
-fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(live) = live(seen) else { return };
     let owned = live.clone().filter(|gateway| inputs.names.owns(&gateway.tags));
     let names = wanted(inputs);
@@ -111,7 +111,7 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for gateway in owned {
         ledger.surplus(Kind::NatGateway, &gateway.id);
     }
-    ledger.settle(Kind::NatGateway, |id| {
+    ledger.update(Kind::NatGateway, |id| {
         let shown = live.clone().find(|gateway| gateway.id == id);
         shown.map(|gateway| inputs.names.ownership(&gateway.tags))
     });
@@ -126,7 +126,7 @@ fn settle_gateways(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
 
 /// Compares the ledger with the observation. The address of a zone is that of its gateway, or else a free one. Others
 /// are recorded under their ids, and released with the cluster.
-fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(addresses) = seen.ec2.addresses.shown() else {
         return;
     };
@@ -148,40 +148,40 @@ fn settle_addresses(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let unused: Vec<&ElasticIp> = owned.iter().copied().filter(|address| !is_used(address)).collect();
     let wanted: Vec<Ref> = inputs.nat_gateways.iter().map(|wanted| wanted.address.clone()).collect();
     elastic_ip::assign_free(&wanted, &unused, ledger);
-    elastic_ip::settle(Kind::ElasticIp, inputs, addresses, &owned, ledger);
+    elastic_ip::update_ledger(Kind::ElasticIp, inputs, addresses, &owned, ledger);
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.ec2.nat_gateways) {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    if context.is_unseen(&context.seen.ec2.nat_gateways) {
         return;
     }
-    if scene.is_deleted {
-        return delete(scene, plan);
+    if context.is_deleted {
+        return delete(context, plan);
     }
-    for wanted in &scene.inputs.nat_gateways {
-        match scene.presence(&wanted.target) {
+    for wanted in &context.inputs.nat_gateways {
+        match context.presence(&wanted.target) {
             Presence::Hidden(_) => plan.wait(&wanted.target, Reason::Creating, "AWS does not show the NAT gateway"),
             Presence::Foreign(id) => {
-                plan.problem(&wanted.target, Reason::NotOwned, scene.inputs.names.lacks_tag(id));
+                plan.problem(&wanted.target, Reason::NotOwned, context.inputs.names.lacks_tag(id));
             }
-            Presence::Shown(id) => keep(scene, wanted, id, plan),
-            Presence::Absent | Presence::Open | Presence::Vanished(_) => make(scene, wanted, plan),
+            Presence::Shown(id) => keep(context, wanted, id, plan),
+            Presence::Absent | Presence::Open | Presence::Vanished(_) => make(context, wanted, plan),
         }
     }
-    name_doubles(scene, plan);
+    name_doubles(context, plan);
 }
 
 /// Reports two gateways of the cluster in one subnet, because one of them costs money and serves nobody. CAPA has created
 /// one in each public subnet: those stay until the cluster is deleted. Deletes surplus gateways that have failed.
-fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
-    for target in scene.ledger.of_kind(Kind::NatGateway) {
-        let Some(gateway) = shown(scene, target).filter(|gateway| gateway.id == target.name) else {
+fn name_doubles(context: &PlanContext<'_>, plan: &mut Plan) {
+    for target in context.ledger.of_kind(Kind::NatGateway) {
+        let Some(gateway) = shown(context, target).filter(|gateway| gateway.id == target.name) else {
             continue;
         };
-        let mut others = scene.ledger.of_kind(Kind::NatGateway).filter(|other| *other != target);
+        let mut others = context.ledger.of_kind(Kind::NatGateway).filter(|other| *other != target);
         let other = others.find_map(|other| {
             let stays = |found: &&NatGateway| other.name != found.id || found.id < gateway.id;
-            shown(scene, other).filter(|found| found.subnet_id == gateway.subnet_id).filter(stays)
+            shown(context, other).filter(|found| found.subnet_id == gateway.subnet_id).filter(stays)
         });
         match (gateway.state, other) {
             (NatGatewayState::Failed, _) => {
@@ -202,16 +202,16 @@ fn name_doubles(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 /// The recorded gateway, if AWS shows it with the tag of the cluster, and has not deleted it.
-fn shown<'a>(scene: &Scene<'a>, target: &Ref) -> Option<&'a NatGateway> {
-    let Presence::Shown(id) = scene.presence(target) else {
+fn shown<'a>(context: &PlanContext<'a>, target: &Ref) -> Option<&'a NatGateway> {
+    let Presence::Shown(id) = context.presence(target) else {
         return None;
     };
-    live(scene.seen)?.find(|gateway| gateway.id == id)
+    live(context.seen)?.find(|gateway| gateway.id == id)
 }
 
-fn keep(scene: &Scene<'_>, wanted: &WantedNatGateway, id: &str, plan: &mut Plan) {
+fn keep(context: &PlanContext<'_>, wanted: &WantedNatGateway, id: &str, plan: &mut Plan) {
     let target = &wanted.target;
-    let Some(gateway) = shown(scene, target) else { return };
+    let Some(gateway) = shown(context, target) else { return };
     match gateway.state {
         NatGatewayState::Available | NatGatewayState::Deleted => {}
         NatGatewayState::Pending => plan.wait(target, Reason::Creating, format!("{id} is pending")),
@@ -233,44 +233,44 @@ fn words(gateway: &NatGateway) -> &str {
 }
 
 /// Allocates the address, and creates the gateway with it.
-fn make(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
-    allocate(scene, wanted, plan);
+fn make(context: &PlanContext<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    allocate(context, wanted, plan);
     let target = &wanted.target;
-    let is_repeat = scene.ledger.client_token(target).is_some();
-    if scene.presence(target) == Presence::Open && !is_repeat {
+    let is_repeat = context.ledger.client_token(target).is_some();
+    if context.presence(target) == Presence::Open && !is_repeat {
         return plan.wait(target, Reason::Creating, "AWS does not show the NAT gateway");
     }
     if !is_repeat {
-        wait_after_failure(scene, wanted, plan);
-        wait_for_address(scene, wanted, plan);
+        wait_after_failure(context, wanted, plan);
+        wait_for_address(context, wanted, plan);
     }
     let call = Call::CreateNatGateway {
         subnet: Id::from(&wanted.subnet),
         address: Id::from(&wanted.address),
-        client_token: scene.client_token(target),
-        tags: gateway_tags(scene.inputs),
+        client_token: context.client_token(target),
+        tags: gateway_tags(context.inputs),
     };
     // A gateway that is created before the VPC has an attached internet gateway fails.
-    let internet_gateway = &scene.inputs.internet_gateway;
+    let internet_gateway = &context.inputs.internet_gateway;
     let mut after = vec![internet_gateway.clone(), internet_gateway.part(Kind::InternetGatewayAttachment)];
     after.extend(wanted.private_subnets.iter().cloned());
     plan.step_after(target, Why::Missing, call, after);
 }
 
-fn allocate(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
-    let mut after = vec![scene.inputs.vpc.target.clone(), wanted.subnet.clone()];
+fn allocate(context: &PlanContext<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    let mut after = vec![context.inputs.vpc.target.clone(), wanted.subnet.clone()];
     after.extend(wanted.private_subnets.iter().cloned());
-    elastic_ip::allocate(scene, &wanted.address, scene.inputs.names.nat_gateway_address_tags(), after, plan);
+    elastic_ip::allocate(context, &wanted.address, context.inputs.names.nat_gateway_address_tags(), after, plan);
 }
 
 /// Waits longer after each failed gateway before another one is created. AWS lists failed gateways for about an hour.
-fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
-    let subnet = scene.ledger.id(&wanted.subnet);
-    let listed = scene.seen.ec2.nat_gateways.shown().into_iter().flatten();
+fn wait_after_failure(context: &PlanContext<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    let subnet = context.ledger.id(&wanted.subnet);
+    let listed = context.seen.ec2.nat_gateways.shown().into_iter().flatten();
     let failed: Vec<&NatGateway> = listed
         .filter(|gateway| gateway.state == NatGatewayState::Failed || gateway.failure.is_some())
         .filter(|gateway| Some(gateway.subnet_id.as_str()) == subnet)
-        .filter(|gateway| scene.inputs.names.owns(&gateway.tags))
+        .filter(|gateway| context.inputs.names.owns(&gateway.tags))
         .collect();
     let Some(last) = failed.iter().max_by_key(|gateway| gateway.created_at) else {
         return;
@@ -278,41 +278,41 @@ fn wait_after_failure(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut P
     let doublings = u32::try_from(failed.len()).unwrap_or(u32::MAX).min(8);
     let wait = BACK_OFF.saturating_mul(2_u32.saturating_pow(doublings));
     let next = last.created_at.map(|created_at| created_at + wait);
-    if next.is_some_and(|next| scene.ledger.now() < next) {
+    if next.is_some_and(|next| context.ledger.now() < next) {
         let message = format!("{} could not be made: {}; another one follows", last.id, words(last));
         plan.wait(&wanted.address, Reason::Failed, message);
     }
 }
 
 /// Waits for an address that is still in use. The quota is small, so no second address is allocated.
-fn wait_for_address(scene: &Scene<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
-    let Some(id) = scene.ledger.id(&wanted.address) else {
+fn wait_for_address(context: &PlanContext<'_>, wanted: &WantedNatGateway, plan: &mut Plan) {
+    let Some(id) = context.ledger.id(&wanted.address) else {
         return;
     };
-    let mut addresses = scene.seen.ec2.addresses.shown().into_iter().flatten();
+    let mut addresses = context.seen.ec2.addresses.shown().into_iter().flatten();
     let shown = addresses.find(|address| address.allocation_id == id);
     let association = shown.and_then(|shown| shown.association_id.as_ref());
-    if let Some(user) = user_of(scene.seen, id).map(|user| &user.id).or(association) {
+    if let Some(user) = user_of(context.seen, id).map(|user| &user.id).or(association) {
         let message = format!("{id} is in use: it is free when {user} is gone");
         plan.wait(&wanted.address, Reason::Creating, message);
     }
 }
 
 /// A gateway keeps its address until it is gone.
-fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    for target in scene.ledger.of_kind(Kind::NatGateway) {
-        let Some(id) = scene.deletable(target, plan) else {
+fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    for target in context.ledger.of_kind(Kind::NatGateway) {
+        let Some(id) = context.deletable(target, plan) else {
             continue;
         };
-        if shown(scene, target).is_some_and(|gateway| gateway.state == NatGatewayState::Deleting) {
+        if shown(context, target).is_some_and(|gateway| gateway.state == NatGatewayState::Deleting) {
             plan.wait(target, Reason::Deleting, format!("{id} is being deleted"));
         } else {
             let call = Call::DeleteNatGateway { gateway: Id::from(id) };
             plan.step(target, Why::Unwanted, call);
         }
     }
-    for (target, id) in elastic_ip::deletable(scene, Kind::ElasticIp, plan) {
+    for (target, id) in elastic_ip::deletable(context, Kind::ElasticIp, plan) {
         let call = Call::ReleaseAddress { address: Id::from(id) };
-        plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::NatGateway]));
+        plan.step_after(target, Why::Unwanted, call, context.recorded(&[Kind::NatGateway]));
     }
 }

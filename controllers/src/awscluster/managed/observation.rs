@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use super::check::Checked;
 use super::inputs::{Inputs, Known, brought};
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene};
+use super::plan::{Plan, PlanContext};
 use super::{decided, pass, planners, status};
 
 /// A cluster with the knowledge about it before an observation.
-pub(super) struct Subject<'a> {
+pub(super) struct ClusterObserver<'a> {
     pub(super) cluster: &'a AWSCluster,
     pub(super) checked: &'a Checked,
     pub(super) cloud: &'a dyn ManagedObserver,
@@ -34,7 +34,7 @@ pub(super) struct Observation {
     pub(super) is_deleted: bool,
 }
 
-impl Subject<'_> {
+impl ClusterObserver<'_> {
     pub(super) fn is_deleted(&self) -> bool {
         self.cluster.metadata.deletion_timestamp.is_some()
     }
@@ -84,10 +84,10 @@ impl Subject<'_> {
         if inputs.vpc.is_unproven && inputs.vpc.of_capa.is_some() {
             ledger.drop_open_entries();
         }
-        planners::settle(&inputs, &seen, &mut ledger);
+        planners::update_ledger(&inputs, &seen, &mut ledger);
         let mut observation =
             Observation { scope, seen, inputs, ledger, plan: Plan::default(), is_deleted: self.is_deleted() };
-        observation.plan = planners::plan(&observation.scene());
+        observation.plan = planners::plan(&observation.context());
         Ok(observation)
     }
 
@@ -114,7 +114,7 @@ impl Subject<'_> {
 }
 
 impl Observation {
-    pub(super) fn scene(&self) -> Scene<'_> {
-        Scene { inputs: &self.inputs, seen: &self.seen, ledger: &self.ledger, is_deleted: self.is_deleted }
+    pub(super) fn context(&self) -> PlanContext<'_> {
+        PlanContext { inputs: &self.inputs, seen: &self.seen, ledger: &self.ledger, is_deleted: self.is_deleted }
     }
 }

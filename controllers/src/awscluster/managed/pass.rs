@@ -16,16 +16,6 @@ use super::reference::{Id, Kind, Ref};
 use super::step_result::{Failure, StepResult};
 use super::{classic_load_balancer, load_balancer, network_interface, tagging, target_group};
 
-/// The error codes for a resource that exists already: the next observation shows it.
-const IS_THERE: [&str; 4] =
-    ["Resource.AlreadyAssociated", "RouteAlreadyExists", "InvalidPermission.Duplicate", "DuplicateListener"];
-
-/// The error codes for a name that is in use. A call without an answer may have created the resource with the name.
-const NAMES_TAKEN: [&str; 3] = ["InvalidGroup.Duplicate", "DuplicateLoadBalancerName", "DuplicateTargetGroupName"];
-
-/// The error codes for the deletion of a resource that is in use.
-const IN_USE: [&str; 3] = ["DependencyViolation", "InvalidIPAddress.InUse", "ResourceInUse"];
-
 /// The name of resources that may exist after a lost status.
 const UNKNOWN: &str = "unknown";
 
@@ -133,7 +123,8 @@ fn failure(
     let code = error.code.as_deref().unwrap_or_default();
     // AWS may not show a resource yet that it has just created: the next observation shows whether it is gone.
     let is_young = effect == Effect::Delete && ledger.may_hide(&step.target);
-    if effect == Effect::Delete && !is_young && (error.class == ErrorClass::NotFound || code == "Gateway.NotAttached") {
+    let is_missing = error.class == ErrorClass::NotFound || error.is_of_detached_gateway();
+    if effect == Effect::Delete && !is_young && is_missing {
         return None;
     }
     let names_new = error.class == ErrorClass::NotFound && (is_young || ledger.may_hide_others(&step.target));
@@ -142,29 +133,30 @@ fn failure(
     let is_certain = match step.call.repeat() {
         Repeat::CreatesSecond => error.class.is_refusal() || error.class == ErrorClass::Throttled,
         Repeat::Token(_) => {
-            if code == "IdempotentParameterMismatch" {
+            let is_token_used = error.class == ErrorClass::IdempotentParameterMismatch;
+            if is_token_used {
                 ledger.record_used_client_token(&step.target);
             }
-            error.class.is_refusal() && !ready.is_repeat && code != "IdempotentParameterMismatch"
+            error.class.is_refusal() && !ready.is_repeat && !is_token_used
         }
         // The SDK may have made the call twice: then the first call has created this resource.
-        Repeat::Idempotent if NAMES_TAKEN.contains(&code) => false,
+        Repeat::Idempotent if error.is_of_taken_name() => false,
         Repeat::Idempotent => error.class.is_refusal() || error.retry_after.is_some(),
     };
     if effect == Effect::Create && is_certain {
         ledger.record_gone(&step.target);
     }
-    let is_there = IS_THERE.contains(&code) || NAMES_TAKEN.contains(&code);
-    let is_in_use = effect == Effect::Delete && IN_USE.contains(&code);
+    let is_there = error.is_of_existing_part() || error.is_of_taken_name();
+    let is_in_use = effect == Effect::Delete && error.is_of_used_resource();
     let (reason, words) = match error.class {
         _ if is_in_use => {
             let users = network_interface::users(&ready.call, seen);
-            (in_use, users.unwrap_or_else(|| "AWS still finds something that uses it".to_owned()))
+            (in_use, users.unwrap_or_else(|| "another resource still uses it".to_owned()))
         }
-        _ if names_new || is_there => (Reason::Creating, "AWS does not show yet what it has made".to_owned()),
+        _ if names_new || is_there => (Reason::Creating, "AWS does not show the resource yet".to_owned()),
         ErrorClass::NoAnswer if effect == Effect::Create => {
             let outcome = if code.is_empty() { "no answer" } else { "AWS does not say whether the call took effect" };
-            (error.class.reason(), format!("{outcome}; the provider looks for what it may have made"))
+            (error.class.reason(), format!("{outcome}; the provider looks for the resource"))
         }
         class => (class.reason(), quota(code, step.target.kind).unwrap_or_default().to_owned()),
     };

@@ -75,7 +75,7 @@ pub(crate) enum Wanted<'a> {
 }
 
 /// The inputs of a plan.
-pub(crate) struct Scene<'a> {
+pub(crate) struct PlanContext<'a> {
     /// What the spec asks for.
     pub(crate) inputs: &'a Inputs,
     /// What the observation shows.
@@ -86,7 +86,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) is_deleted: bool,
 }
 
-impl Scene<'_> {
+impl PlanContext<'_> {
     /// The state of a resource.
     pub(crate) fn presence(&self, target: &Ref) -> Presence<'_> {
         self.ledger.presence(target)
@@ -152,7 +152,7 @@ impl Scene<'_> {
             _ if self.ledger.is_shared(target) => None,
             Presence::Absent | Presence::Vanished(_) => None,
             Presence::Open | Presence::Hidden(_) => {
-                let what = target.kind.in_words();
+                let what = target.kind.name();
                 let message = format!("AWS may not show the {what} yet that it was asked to create");
                 plan.wait(target, Reason::Deleting, message);
                 None

@@ -11,7 +11,7 @@ use capa_cloud::managed::ManagedObserver;
 use jiff::Timestamp;
 
 use super::check::{Checked, Stopped, check_alone, unanswered};
-use super::observation::{Observation, Subject};
+use super::observation::{ClusterObserver, Observation};
 use super::plan_facts::PlanFacts;
 use super::preview::Preview;
 use crate::pause;
@@ -27,8 +27,8 @@ pub async fn preview(
     cloud: &dyn ManagedObserver,
     now: Timestamp,
 ) -> Result<(Preview, PlanFacts), String> {
-    let in_words = |(updates, _): Stopped| {
-        let messages: Vec<String> = updates.iter().map(ConditionUpdate::in_words).collect();
+    let stopped_text = |(updates, _): Stopped| {
+        let messages: Vec<String> = updates.iter().map(ConditionUpdate::text).collect();
         messages.join("; ")
     };
     if meta::is_deleted_for_move(&cluster.metadata) {
@@ -38,15 +38,15 @@ pub async fn preview(
     if is_deleted && !meta::has_finalizer(&cluster.metadata, meta::CLUSTER_FINALIZER) {
         return Err("the AWSCluster is being deleted, and nothing was made for it".to_owned());
     }
-    let (checked, zones) = check_alone(cluster, owner, cloud).await.map_err(in_words)?;
-    let mut subject = Subject { cluster, checked: &checked, cloud, timing: Timing::default() };
+    let (checked, zones) = check_alone(cluster, owner, cloud).await.map_err(stopped_text)?;
+    let mut observer = ClusterObserver { cluster, checked: &checked, cloud, timing: Timing::default() };
     // After a lost status, the provider waits for resources that AWS may not show yet. A preview shows the plan after
     // this wait.
-    if subject.has_lost_status() {
-        subject.timing.unseen_age = Duration::ZERO;
+    if observer.has_lost_status() {
+        observer.timing.unseen_age = Duration::ZERO;
     }
-    let observation = subject.observe(subject.recorded(now), None).await;
-    let observation = observation.map_err(|error| in_words(unanswered(ConditionType::IdentityReady, &error)))?;
+    let observation = observer.observe(observer.recorded(now), None).await;
+    let observation = observation.map_err(|error| stopped_text(unanswered(ConditionType::IdentityReady, &error)))?;
     let mut preview = preview_of(cluster, &checked, &observation);
     preview.notes = nothing_happens_because(cluster, owner);
     Ok((preview, PlanFacts::of(checked, zones, observation)))
@@ -66,5 +66,5 @@ fn nothing_happens_because(cluster: &AWSCluster, owner: &Cluster) -> Vec<String>
 
 /// What the provider would do after an observation.
 pub(super) fn preview_of(cluster: &AWSCluster, checked: &Checked, observation: &Observation) -> Preview {
-    Preview::of(&cluster.spec, &checked.region, &checked.account_id, &observation.scene(), &observation.plan)
+    Preview::of(&cluster.spec, &checked.region, &checked.account_id, &observation.context(), &observation.plan)
 }

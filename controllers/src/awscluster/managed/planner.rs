@@ -7,7 +7,7 @@ use capa_cloud::managed::{Observed, Seen};
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene};
+use super::plan::{Plan, PlanContext};
 use super::reference::{Kind, Ref};
 
 /// The planner of one resource.
@@ -22,7 +22,7 @@ pub(super) struct Planner {
     pub(super) is_optional: bool,
     /// Whether the cluster has the resource only in a VPC of its own. In a VPC of the user, the resource belongs to the
     /// user too.
-    pub(super) is_in_vpc_of_ours_only: bool,
+    pub(super) only_in_managed_vpc: bool,
     /// The references that the spec asks for.
     pub(super) wanted: fn(&Inputs) -> Vec<Ref>,
     /// The wanted tags of the resources that the spec asks for.
@@ -32,9 +32,9 @@ pub(super) struct Planner {
     /// Whether AWS has answered what the planner needs: `Err(None)` if the observation did not ask.
     pub(super) answer: fn(&Observed) -> Result<(), Option<&CloudError>>,
     /// Compares the ledger with the observation.
-    pub(super) settle: fn(&Inputs, &Observed, &mut Ledger),
+    pub(super) update_ledger: fn(&Inputs, &Observed, &mut Ledger),
     /// Adds the steps, waits and problems of the resource.
-    pub(super) plan: fn(&Scene<'_>, &mut Plan),
+    pub(super) plan: fn(&PlanContext<'_>, &mut Plan),
 }
 
 /// The id and tags that `of` returns for each resource that an observation shows.

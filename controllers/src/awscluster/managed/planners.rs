@@ -5,7 +5,7 @@ use capa_cloud::managed::Observed;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene};
+use super::plan::{Plan, PlanContext};
 use super::planner::Planner;
 use super::reference::{Kind, Ref};
 use super::{
@@ -34,7 +34,7 @@ pub(super) fn of(inputs: &Inputs) -> impl Iterator<Item = &'static Planner> {
     let is_unproven = inputs.vpc.is_unproven;
     PLANNERS
         .iter()
-        .filter(move |planner| !(is_brought && planner.is_in_vpc_of_ours_only))
+        .filter(move |planner| !(is_brought && planner.only_in_managed_vpc))
         .filter(move |planner| !is_unproven || planner.kinds.contains(&Kind::Vpc))
 }
 
@@ -45,10 +45,10 @@ pub(super) fn wanted(inputs: &Inputs) -> Vec<Ref> {
 }
 
 /// Compares the ledger with an observation.
-pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+pub(super) fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for planner in of(inputs) {
-        (planner.settle)(inputs, seen, ledger);
-        tagging::settle(planner, inputs, seen, ledger);
+        (planner.update_ledger)(inputs, seen, ledger);
+        tagging::update_ledger(planner, inputs, seen, ledger);
     }
 }
 
@@ -60,21 +60,21 @@ pub(super) fn tags_of(inputs: &Inputs, target: &Ref) -> Tags {
 }
 
 /// Whether a call of the observation failed, so that resources of its kind may exist unseen.
-pub(super) fn is_incomplete(scene: &Scene<'_>) -> bool {
-    let mut answers = of(scene.inputs).map(|planner| (planner.answer)(scene.seen));
+pub(super) fn is_incomplete(context: &PlanContext<'_>) -> bool {
+    let mut answers = of(context.inputs).map(|planner| (planner.answer)(context.seen));
     answers.any(|answer| matches!(answer, Err(Some(_))))
 }
 
 /// The plan of one pass.
-pub(super) fn plan(scene: &Scene<'_>) -> Plan {
+pub(super) fn plan(context: &PlanContext<'_>) -> Plan {
     let mut plan = Plan::default();
-    if !scene.is_deleted {
-        plan.problems.extend(scene.inputs.problems.iter().cloned());
+    if !context.is_deleted {
+        plan.problems.extend(context.inputs.problems.iter().cloned());
     }
-    for planner in of(scene.inputs) {
-        (planner.plan)(scene, &mut plan);
-        if !scene.is_deleted {
-            tagging::plan(planner, scene, &mut plan);
+    for planner in of(context.inputs) {
+        (planner.plan)(context, &mut plan);
+        if !context.is_deleted {
+            tagging::plan(planner, context, &mut plan);
         }
     }
     plan

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::later;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene, Step, Why};
+use super::plan::{Plan, PlanContext, Step, Why};
 use super::planner::Planner;
 use super::planners;
 use super::reference::{Id, Ref};
@@ -135,7 +135,7 @@ fn add(sections: &mut Vec<Section>, condition: ConditionType, entries: Vec<Entry
 }
 
 /// The entries of a planner.
-fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
+fn entries(planner: &Planner, context: &PlanContext<'_>, plan: &Plan) -> Vec<Entry> {
     let is_own = |target: &Ref| planner.kinds.contains(&target.kind);
     let entry = |target: &Ref, what| Entry { target: target.to_string(), what };
     let problems = plan.problems.iter().filter(|problem| is_own(&problem.target));
@@ -148,7 +148,7 @@ fn entries(planner: &Planner, scene: &Scene<'_>, plan: &Plan) -> Vec<Entry> {
         entry(&wait.target, what)
     });
     let steps = plan.steps.iter().filter(|step| is_own(&step.target));
-    let steps = steps.map(|step| entry(&step.target, of_step(step, scene.ledger, plan)));
+    let steps = steps.map(|step| entry(&step.target, of_step(step, context.ledger, plan)));
     problems.chain(waits).chain(steps).collect()
 }
 
@@ -207,23 +207,29 @@ fn parameters(step: &Step, ledger: &Ledger) -> Map<String, Value> {
 }
 
 impl Preview {
-    pub(super) fn of(spec: &AWSClusterSpec, region: &str, account_id: &str, scene: &Scene<'_>, plan: &Plan) -> Self {
+    pub(super) fn of(
+        spec: &AWSClusterSpec,
+        region: &str,
+        account_id: &str,
+        context: &PlanContext<'_>,
+        plan: &Plan,
+    ) -> Self {
         let mut sections = vec![];
-        for planner in planners::of(scene.inputs) {
-            add(&mut sections, planner.condition, entries(planner, scene, plan));
+        for planner in planners::of(context.inputs) {
+            add(&mut sections, planner.condition, entries(planner, context, plan));
         }
-        let errors: Vec<Entry> = scene.seen.errors().map(unshown).collect();
+        let errors: Vec<Entry> = context.seen.errors().map(unshown).collect();
         add(&mut sections, ConditionType::Ready, errors);
-        if let Some(message) = later::made_later(spec).filter(|_| !scene.is_deleted) {
+        if let Some(message) = later::made_later(spec).filter(|_| !context.is_deleted) {
             let what = What::Problem { reason: Reason::NotManagedYet.to_string(), message };
             let target = "load balancer of the API server".to_owned();
             add(&mut sections, ConditionType::Ready, vec![Entry { target, what }]);
         }
         Self {
-            cluster: scene.inputs.names.cluster.clone(),
+            cluster: context.inputs.names.cluster.clone(),
             region: region.to_owned(),
             account_id: account_id.to_owned(),
-            is_deleted: scene.is_deleted,
+            is_deleted: context.is_deleted,
             notes: vec![],
             sections,
         }

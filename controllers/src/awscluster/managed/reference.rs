@@ -92,7 +92,7 @@ impl Kind {
     }
 
     /// The name in messages.
-    pub(crate) fn in_words(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Vpc => "VPC",
             Self::VpcAttributes => "DNS attributes of VPC",
@@ -172,7 +172,7 @@ impl Ref {
 impl fmt::Display for Ref {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tags = if self.of_tags { "tags of " } else { "" };
-        write!(formatter, "{tags}{} {}", self.kind.in_words(), self.name)
+        write!(formatter, "{tags}{} {}", self.kind.name(), self.name)
     }
 }
 

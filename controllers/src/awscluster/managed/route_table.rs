@@ -9,7 +9,7 @@ use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet};
 use super::ledger::{Ledger, Presence};
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, Ref};
 
@@ -19,7 +19,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::RouteTablesReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
-    is_in_vpc_of_ours_only: true,
+    only_in_managed_vpc: true,
     wanted: |inputs| inputs.subnets.iter().map(table_of).collect(),
     tags: |inputs| {
         let wanted = inputs.subnets.iter();
@@ -27,7 +27,7 @@ pub(super) const PLANNER: Planner = Planner {
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.route_tables, |table| (&table.id, &table.tags)),
     answer: |seen| seen.ec2.route_tables.answer(),
-    settle,
+    update_ledger,
     plan,
 };
 
@@ -44,7 +44,7 @@ fn tags(inputs: &Inputs, subnet: &WantedSubnet) -> Tags {
 /// Compares the ledger with the observation. A table with the tag of the cluster belongs to it. The association with
 /// the subnet, or the name of a table without an association, identifies the wanted one. Others are recorded under
 /// their ids, and deleted with the cluster.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(tables) = seen.ec2.route_tables.shown() else {
         return;
     };
@@ -75,7 +75,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for table in owned {
         ledger.surplus(Kind::RouteTable, &table.id);
     }
-    ledger.settle(Kind::RouteTable, |id| {
+    ledger.update(Kind::RouteTable, |id| {
         let shown = tables.iter().find(|table| table.id == id);
         shown.map(|table| inputs.names.ownership(&table.tags))
     });
@@ -91,21 +91,21 @@ fn may_get_an_answer(inputs: &Inputs, name: &str, ledger: &Ledger) -> bool {
     })
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.ec2.route_tables) {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    if context.is_unseen(&context.seen.ec2.route_tables) {
         return;
     }
-    if scene.is_deleted {
-        return delete(scene, plan);
+    if context.is_deleted {
+        return delete(context, plan);
     }
-    for subnet in &scene.inputs.subnets {
+    for subnet in &context.inputs.subnets {
         let target = &table_of(subnet);
-        match scene.presence(target) {
-            Presence::Open if scene.ledger.client_token(target).is_none() => not_shown(target, plan),
+        match context.presence(target) {
+            Presence::Open if context.ledger.client_token(target).is_none() => not_shown(target, plan),
             Presence::Hidden(_) => not_shown(target, plan),
-            Presence::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-            Presence::Absent | Presence::Open | Presence::Vanished(_) => create(scene, subnet, target, plan),
-            Presence::Shown(id) => keep(scene, subnet, id, plan),
+            Presence::Foreign(id) => plan.problem(target, Reason::NotOwned, context.inputs.names.lacks_tag(id)),
+            Presence::Absent | Presence::Open | Presence::Vanished(_) => create(context, subnet, target, plan),
+            Presence::Shown(id) => keep(context, subnet, id, plan),
         }
     }
 }
@@ -114,23 +114,23 @@ fn not_shown(target: &Ref, plan: &mut Plan) {
     plan.wait(target, Reason::Creating, "AWS does not show the route table");
 }
 
-fn create(scene: &Scene<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Plan) {
+fn create(context: &PlanContext<'_>, subnet: &WantedSubnet, target: &Ref, plan: &mut Plan) {
     let call = Call::CreateRouteTable {
-        vpc: Id::from(&scene.inputs.vpc.target),
-        client_token: scene.client_token(target),
-        tags: tags(scene.inputs, subnet),
+        vpc: Id::from(&context.inputs.vpc.target),
+        client_token: context.client_token(target),
+        tags: tags(context.inputs, subnet),
     };
     plan.step(target, Why::Missing, call);
 }
 
 /// Keeps the default route and the association of a table.
-fn keep(scene: &Scene<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
-    let mut tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
+fn keep(context: &PlanContext<'_>, subnet: &WantedSubnet, id: &str, plan: &mut Plan) {
+    let mut tables = context.seen.ec2.route_tables.shown().into_iter().flatten();
     let Some(table) = tables.find(|table| table.id == id) else {
         return;
     };
-    route(scene, subnet, table, plan);
-    associate(scene, subnet, table, plan);
+    route(context, subnet, table, plan);
+    associate(context, subnet, table, plan);
 }
 
 /// The gateway for the outgoing traffic of a subnet; `None` for a private subnet without a NAT gateway.
@@ -145,11 +145,11 @@ fn gateway<'a>(inputs: &'a Inputs, subnet: &WantedSubnet) -> Option<(&'a Ref, Ne
     Some((gateway, NewRouteTarget::NatGateway(Id::from(gateway))))
 }
 
-fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
-    let Some((gateway, target)) = gateway(scene.inputs, subnet) else {
+fn route(context: &PlanContext<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
+    let Some((gateway, target)) = gateway(context.inputs, subnet) else {
         return;
     };
-    let wanted = scene.ledger.id(gateway);
+    let wanted = context.ledger.id(gateway);
     let is = table.default_target();
     if wanted.is_some() && is == wanted {
         return;
@@ -164,24 +164,24 @@ fn route(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mu
             (why, call)
         }
     };
-    let attachment = scene.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
+    let attachment = context.inputs.internet_gateway.part(Kind::InternetGatewayAttachment);
     let after = [attachment, subnet.target.clone()];
     plan.step_after(&subnet.target.part(Kind::Route), why, call, after);
 }
 
-fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
+fn associate(context: &PlanContext<'_>, subnet: &WantedSubnet, table: &RouteTable, plan: &mut Plan) {
     let target = subnet.target.part(Kind::RouteTableAssociation);
-    let id = scene.ledger.id(&subnet.target);
+    let id = context.ledger.id(&subnet.target);
     if id.is_some_and(|id| table.association_of(id).is_some()) {
         return;
     }
-    let mut tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
+    let mut tables = context.seen.ec2.route_tables.shown().into_iter().flatten();
     let other = id.and_then(|id| tables.find_map(|other| Some((other, other.association_of(id)?))));
     let Some((other, association)) = other else {
         let call = Call::AssociateRouteTable { table: Id::from(table.id.as_str()), subnet: Id::from(&subnet.target) };
         return plan.step(&target, Why::Missing, call);
     };
-    if !scene.inputs.names.owns(&other.tags) {
+    if !context.inputs.names.owns(&other.tags) {
         let message = format!(
             "the subnet {} uses {}, which is not this cluster's: remove the association, and the provider makes its own",
             subnet.target.name, other.id
@@ -194,10 +194,10 @@ fn associate(scene: &Scene<'_>, subnet: &WantedSubnet, table: &RouteTable, plan:
     plan.step_after(&target, why, call, [subnet.target.clone()]);
 }
 
-fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
-    for target in scene.ledger.of_kind(Kind::RouteTable) {
-        let Some(id) = scene.deletable(target, plan) else {
+fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    let tables = context.seen.ec2.route_tables.shown().into_iter().flatten();
+    for target in context.ledger.of_kind(Kind::RouteTable) {
+        let Some(id) = context.deletable(target, plan) else {
             continue;
         };
         let of_table = tables.clone().filter(|table| table.id == id);
@@ -207,8 +207,8 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         }
         let mut after = vec![];
         for association in of_table.flat_map(|table| &table.associations) {
-            let subnet = scene.ledger.with_id(&association.subnet_id);
-            let is_own = subnet.is_some_and(|subnet| !matches!(scene.presence(subnet), Presence::Foreign(_)));
+            let subnet = context.ledger.with_id(&association.subnet_id);
+            let is_own = subnet.is_some_and(|subnet| !matches!(context.presence(subnet), Presence::Foreign(_)));
             if !is_own {
                 let message = format!(
                     "{id} is also that of {}, which is not this cluster's: remove the association",

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule, known};
 use super::inputs::{Inputs, WantedSecurityGroup};
 use super::ledger::{IsOwned, Ledger, Presence};
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind, LOAD_BALANCERS, Ref};
 use super::{default_security_group, nat_gateway};
@@ -26,7 +26,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::ClusterSecurityGroupsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
-    is_in_vpc_of_ours_only: false,
+    only_in_managed_vpc: false,
     wanted: |inputs| own(inputs).map(|group| group.target.clone()).collect(),
     tags: |inputs| {
         let tags = |role| inputs.names.security_group_tags(role);
@@ -34,7 +34,7 @@ pub(super) const PLANNER: Planner = Planner {
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.security_groups, |group| (&group.id, &group.tags)),
     answer: |seen| seen.ec2.security_groups.answer(),
-    settle,
+    update_ledger,
     plan,
 };
 
@@ -51,7 +51,7 @@ fn brought(inputs: &Inputs) -> impl Iterator<Item = (&WantedSecurityGroup, &str)
 
 /// Compares the ledger with the observation. A group with the tag of the cluster belongs to it, and its name identifies
 /// the wanted one. Others are recorded under their ids, and deleted with the cluster.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.ec2.security_groups.shown() else {
         return;
     };
@@ -74,7 +74,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for group in owned {
         ledger.surplus(Kind::SecurityGroup, &group.id);
     }
-    ledger.settle(Kind::SecurityGroup, |id| {
+    ledger.update(Kind::SecurityGroup, |id| {
         let shown = groups.iter().find(|group| group.id == id);
         shown.map(|group| {
             if is_brought(&group.id) {
@@ -94,32 +94,32 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     }
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.is_unseen(&scene.seen.ec2.security_groups) {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    if context.is_unseen(&context.seen.ec2.security_groups) {
         return;
     }
-    if scene.is_deleted {
-        return delete(scene, plan);
+    if context.is_deleted {
+        return delete(context, plan);
     }
-    for wanted in own(scene.inputs) {
+    for wanted in own(context.inputs) {
         let target = &wanted.target;
-        match scene.wanted(target, plan) {
-            Some(Wanted::Missing) => create(scene, wanted, plan),
-            Some(Wanted::Shown(id)) => keep_rules(scene, wanted, id, plan),
+        match context.wanted(target, plan) {
+            Some(Wanted::Missing) => create(context, wanted, plan),
+            Some(Wanted::Shown(id)) => keep_rules(context, wanted, id, plan),
             None => {}
         }
     }
-    default_security_group::plan(scene, plan);
+    default_security_group::plan(context, plan);
 }
 
-fn shown<'a>(scene: &Scene<'a>, is: impl Fn(&SecurityGroup) -> bool) -> Option<&'a SecurityGroup> {
-    scene.seen.ec2.security_groups.shown()?.iter().find(|group| is(group))
+fn shown<'a>(context: &PlanContext<'a>, is: impl Fn(&SecurityGroup) -> bool) -> Option<&'a SecurityGroup> {
+    context.seen.ec2.security_groups.shown()?.iter().find(|group| is(group))
 }
 
-fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
-    let names = &scene.inputs.names;
+fn create(context: &PlanContext<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
+    let names = &context.inputs.names;
     let name = names.security_group(wanted.role);
-    if let Some(taken) = shown(scene, |group| group.name == name) {
+    if let Some(taken) = shown(context, |group| group.name == name) {
         let message = format!(
             "{} has the name {name} that a security group of the cluster is to have, and is not this cluster's{}: delete \
              it, or give one of the two clusters another name",
@@ -129,24 +129,25 @@ fn create(scene: &Scene<'_>, wanted: &WantedSecurityGroup, plan: &mut Plan) {
         return plan.problem(&wanted.target, Reason::Conflict, message);
     }
     let call = Call::CreateSecurityGroup {
-        vpc: Id::from(&scene.inputs.vpc.target),
+        vpc: Id::from(&context.inputs.vpc.target),
         name,
         description: names.security_group_description(wanted.role),
         tags: names.security_group_tags(wanted.role),
     };
-    plan.step_after(&wanted.target, Why::Missing, call, scene.checked());
+    plan.step_after(&wanted.target, Why::Missing, call, context.checked());
 }
 
 /// Adds missing rules, and removes rules that the spec does not name. A rule that a missing rule replaces is removed
 /// after the missing one is added, so that the traffic is not interrupted. AWS may refuse a missing rule that names a
 /// group of the user for ever, so such a rule keeps no other one.
-fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
-    let Some(group) = shown(scene, |group| group.id == id) else {
+fn keep_rules(context: &PlanContext<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &mut Plan) {
+    let Some(group) = shown(context, |group| group.id == id) else {
         return;
     };
     let target = wanted.target.part(Kind::SecurityGroupRules);
-    let rules = resolved(scene, wanted, &target, plan);
-    let is_same = |shown: &Rule<String>, rule: &Rule<Id>| shown.traffic == rule.traffic && is_from(scene, shown, rule);
+    let rules = resolved(context, wanted, &target, plan);
+    let is_same =
+        |shown: &Rule<String>, rule: &Rule<Id>| shown.traffic == rule.traffic && is_from(context, shown, rule);
     let is_missing = |rule: &&Rule<Id>| !group.ingress.iter().any(|shown| is_same(shown, rule));
     let missing: Vec<&Rule<Id>> = rules.iter().filter(is_missing).collect();
     // AWS refuses all rules of a call if one of them names a group that does not exist.
@@ -167,7 +168,7 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
     let extra = group.ingress.iter().filter(|shown| is_ours(shown) && !is_wanted(shown));
     let extra = extra.filter(|shown| !is_replaced(shown));
     let extra: Vec<Rule<Id>> = extra.map(known).collect();
-    if !extra.is_empty() && is_certain(scene, wanted, &target, plan) {
+    if !extra.is_empty() && is_certain(context, wanted, &target, plan) {
         let group = Id::from(id);
         plan.step(&target, Why::Unwanted, Call::RevokeSecurityGroupIngress { group, rules: extra });
     }
@@ -175,13 +176,13 @@ fn keep_rules(scene: &Scene<'_>, wanted: &WantedSecurityGroup, id: &str, plan: &
 
 /// Whether all wanted rules are known. An invalid rule of the spec, or a source that is not known yet, may belong to an
 /// existing rule.
-fn is_certain(scene: &Scene<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan: &Plan) -> bool {
+fn is_certain(context: &PlanContext<'_>, wanted: &WantedSecurityGroup, rules: &Ref, plan: &Plan) -> bool {
     let is_wrong = plan.problems.iter().any(|problem| problem.target == wanted.target);
     let is_waiting = plan.waits.iter().any(|wait| wait.target == *rules);
-    let ec2 = &scene.seen.ec2;
-    let knows_nat_gateways = if scene.inputs.vpc.brought.is_some() {
-        let is_wrong = scene.inputs.problems.iter().any(|problem| problem.target.kind == Kind::Subnet);
-        !is_wrong && !scene.inputs.subnets.is_empty() && ec2.nat_gateways.shown().is_some()
+    let ec2 = &context.seen.ec2;
+    let knows_nat_gateways = if context.inputs.vpc.brought.is_some() {
+        let is_wrong = context.inputs.problems.iter().any(|problem| problem.target.kind == Kind::Subnet);
+        !is_wrong && !context.inputs.subnets.is_empty() && ec2.nat_gateways.shown().is_some()
     } else {
         ec2.addresses.shown().is_some()
     };
@@ -193,23 +194,23 @@ fn names_group_of_user(rule: &Rule<Id>) -> bool {
 }
 
 /// Whether a rule that AWS shows has the source of a wanted one.
-fn is_from(scene: &Scene<'_>, shown: &Rule<String>, wanted: &Rule<Id>) -> bool {
+fn is_from(context: &PlanContext<'_>, shown: &Rule<String>, wanted: &Rule<Id>) -> bool {
     match (&shown.source, &wanted.source) {
         (Source::Cidr(is), Source::Cidr(wanted))
         | (Source::Ipv6Cidr(is), Source::Ipv6Cidr(wanted))
         | (Source::PrefixList(is), Source::PrefixList(wanted))
         | (Source::Group(is), Source::Group(Id::Known(wanted))) => is == wanted,
-        (Source::Group(is), Source::Group(Id::Of(wanted))) => scene.ledger.id(wanted) == Some(is),
+        (Source::Group(is), Source::Group(Id::Of(wanted))) => context.ledger.id(wanted) == Some(is),
         _ => false,
     }
 }
 
 /// The wanted rules with one source each. The plan waits for a source that is not known yet, and opens nothing wider
 /// instead.
-fn resolved(scene: &Scene<'_>, wanted: &WantedSecurityGroup, target: &Ref, plan: &mut Plan) -> Vec<Rule<Id>> {
+fn resolved(context: &PlanContext<'_>, wanted: &WantedSecurityGroup, target: &Ref, plan: &mut Plan) -> Vec<Rule<Id>> {
     let mut rules: Vec<Rule<Id>> = vec![];
     for rule in &wanted.rules {
-        for source in sources(scene, rule, target, plan) {
+        for source in sources(context, rule, target, plan) {
             let is_there = |other: &Rule<Id>| other.traffic == rule.traffic && other.source == source;
             if !rules.iter().any(is_there) {
                 let (traffic, description): (Traffic, String) = (rule.traffic.clone(), rule.description.clone());
@@ -220,19 +221,19 @@ fn resolved(scene: &Scene<'_>, wanted: &WantedSecurityGroup, target: &Ref, plan:
     rules
 }
 
-fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
+fn sources(context: &PlanContext<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
     match &wish.from {
         Origin::Range(IpNet::V4(range)) => vec![Source::Cidr(range.to_string())],
         Origin::Range(IpNet::V6(range)) => vec![Source::Ipv6Cidr(range.to_string())],
         // A group of the cluster has the same form, whether the spec names its id or its role.
         Origin::Group(id) => {
-            let own = scene.ledger.with_id(id).map(Id::from);
+            let own = context.ledger.with_id(id).map(Id::from);
             vec![Source::Group(own.unwrap_or_else(|| Id::Known(id.clone())))]
         }
         Origin::Role(role) => vec![Source::Group(Id::Of(Ref::new(Kind::SecurityGroup, role.as_str())))],
         Origin::Vpc => {
-            let id = scene.ledger.id(&scene.inputs.vpc.target);
-            let mut shown = scene.seen.ec2.vpcs.shown().into_iter().flatten();
+            let id = context.ledger.id(&context.inputs.vpc.target);
+            let mut shown = context.seen.ec2.vpcs.shown().into_iter().flatten();
             let own = shown.find(|vpc| Some(vpc.id.as_str()) == id);
             if own.is_none() {
                 plan.wait(target, Reason::Creating, "AWS does not show the VPC, whose ranges are admitted");
@@ -240,13 +241,13 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
             let ranges = own.into_iter().flat_map(|vpc| vpc.cidr_blocks.iter().cloned());
             ranges.map(Source::Cidr).collect()
         }
-        Origin::NatGateways if scene.inputs.vpc.brought.is_some() => addresses_of_user(scene, target, plan),
+        Origin::NatGateways if context.inputs.vpc.brought.is_some() => addresses_of_user(context, target, plan),
         Origin::NatGateways => {
             let mut found = vec![];
-            for address in addresses(scene) {
-                if let Some(public_ip) = public_ip(scene, address) {
+            for address in addresses(context) {
+                if let Some(public_ip) = public_ip(context, address) {
                     found.push(Source::Cidr(format!("{public_ip}/32")));
-                } else if scene.seen.ec2.addresses.shown().is_some() {
+                } else if context.seen.ec2.addresses.shown().is_some() {
                     let message = format!("the {address} is not known yet");
                     plan.wait(target, Reason::WaitingForNatGateways, message);
                 }
@@ -258,13 +259,13 @@ fn sources(scene: &Scene<'_>, wish: &WantedRule, target: &Ref, plan: &mut Plan) 
 
 /// The addresses of the user's NAT gateways to which the subnets route: the subnets in the spec, and subnets that were
 /// removed from it, because machines may use them.
-fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
-    let tables = scene.seen.ec2.route_tables.shown().map(Vec::as_slice).unwrap_or_default();
-    let vpc = scene.ledger.id(&scene.inputs.vpc.target).unwrap_or_default();
-    let subnets = scene.ledger.of_kind(Kind::Subnet);
+fn addresses_of_user(context: &PlanContext<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Source<Id>> {
+    let tables = context.seen.ec2.route_tables.shown().map(Vec::as_slice).unwrap_or_default();
+    let vpc = context.ledger.id(&context.inputs.vpc.target).unwrap_or_default();
+    let subnets = context.ledger.of_kind(Kind::Subnet);
     let used = subnets.filter_map(|subnet| RouteTable::of_subnet(&subnet.name, vpc, tables)?.default_target());
     let used: BTreeSet<&str> = used.collect();
-    let gateways = nat_gateway::live(scene.seen).into_iter().flatten();
+    let gateways = nat_gateway::live(context.seen).into_iter().flatten();
     let gateways = gateways.filter(|gateway| used.contains(gateway.id.as_str()));
     // A private NAT gateway never has a public address.
     let is_pending = |gateway: &&NatGateway| gateway.state == NatGatewayState::Pending;
@@ -272,7 +273,7 @@ fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Sou
         let message = format!("{} is pending, and its address is not known yet", gateway.id);
         plan.wait(rules, Reason::WaitingForNatGateways, message);
     }
-    if let Err(Some(error)) = scene.seen.ec2.nat_gateways.answer() {
+    if let Err(Some(error)) = context.seen.ec2.nat_gateways.answer() {
         let message = format!("AWS does not show your NAT gateways, from whose addresses nodes come: {error}");
         plan.wait(rules, error.class.reason(), message);
     }
@@ -282,35 +283,35 @@ fn addresses_of_user(scene: &Scene<'_>, rules: &Ref, plan: &mut Plan) -> Vec<Sou
 
 /// The addresses of the NAT gateways: those that the spec asks for, and those of zones that were removed from it,
 /// because machines may use them.
-fn addresses<'a>(scene: &Scene<'a>) -> BTreeSet<&'a Ref> {
-    let wanted = scene.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
+fn addresses<'a>(context: &PlanContext<'a>) -> BTreeSet<&'a Ref> {
+    let wanted = context.inputs.nat_gateways.iter().map(|gateway| &gateway.address);
     let is_in_use = |address: &&Ref| {
-        let Presence::Shown(id) = scene.presence(address) else {
+        let Presence::Shown(id) = context.presence(address) else {
             return false;
         };
-        nat_gateway::user_of(scene.seen, id).is_some()
+        nat_gateway::user_of(context.seen, id).is_some()
     };
-    let recorded = scene.ledger.of_kind(Kind::ElasticIp).filter(is_in_use);
+    let recorded = context.ledger.of_kind(Kind::ElasticIp).filter(is_in_use);
     wanted.chain(recorded).collect()
 }
 
-fn public_ip<'a>(scene: &Scene<'a>, address: &Ref) -> Option<&'a str> {
-    let id = scene.ledger.id(address)?;
-    let mut addresses = scene.seen.ec2.addresses.shown()?.iter();
+fn public_ip<'a>(context: &PlanContext<'a>, address: &Ref) -> Option<&'a str> {
+    let id = context.ledger.id(address)?;
+    let mut addresses = context.seen.ec2.addresses.shown()?.iter();
     let shown = addresses.find(|address| address.allocation_id == id);
     shown.map(|address| address.public_ip.as_str())
 }
 
 /// Groups whose rules name each other cannot be deleted, so such rules are removed first.
-fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let groups = scene.recorded(&[Kind::SecurityGroup]);
+fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    let groups = context.recorded(&[Kind::SecurityGroup]);
     let rules = groups.iter().map(|group| group.part(Kind::SecurityGroupRules));
-    let users: Vec<Ref> = rules.chain(scene.recorded(&LOAD_BALANCERS)).collect();
-    for target in scene.ledger.of_kind(Kind::SecurityGroup) {
-        let Some(id) = scene.deletable(target, plan) else {
+    let users: Vec<Ref> = rules.chain(context.recorded(&LOAD_BALANCERS)).collect();
+    for target in context.ledger.of_kind(Kind::SecurityGroup) {
+        let Some(id) = context.deletable(target, plan) else {
             continue;
         };
-        let group = shown(scene, |group| group.id == id);
+        let group = shown(context, |group| group.id == id);
         let of_groups = group.into_iter().flat_map(|group| &group.ingress);
         let of_groups = of_groups.filter(|rule| matches!(&rule.source, Source::Group(source) if source != id));
         let of_groups: Vec<Rule<Id>> = of_groups.map(known).collect();

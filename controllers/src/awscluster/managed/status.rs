@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::condition;
 use super::inputs::Inputs;
-use super::plan::{Plan, Scene};
+use super::plan::{Plan, PlanContext};
 use super::planners;
 use super::preview::Preview;
 use super::problem::Problem;
@@ -59,20 +59,20 @@ impl Summary {
     /// The summary of a pass. `endpoint` is the condition about the endpoint, and `later` names the part of the cluster
     /// that this release does not create.
     pub(super) fn of(
-        scene: &Scene<'_>,
+        context: &PlanContext<'_>,
         plan: &Plan,
         results: &[StepResult],
         endpoint: ConditionUpdate,
         later: Option<String>,
         was_provisioned: bool,
     ) -> Self {
-        let mut updates = condition::conditions(scene, plan, results);
+        let mut updates = condition::conditions(context, plan, results);
         updates.push(ConditionType::IdentityReady.is_true(Reason::Ready));
         updates.push(endpoint);
-        let ready = if was_provisioned && !scene.is_deleted {
-            ready_again(scene, plan)
+        let ready = if was_provisioned && !context.is_deleted {
+            ready_again(context, plan)
         } else {
-            ready(&updates, later, scene.is_deleted)
+            ready(&updates, later, context.is_deleted)
         };
         let is_provisioned = was_provisioned || ready.status == ConditionStatus::True;
         updates.push(ready);
@@ -81,13 +81,13 @@ impl Summary {
         Self {
             updates,
             is_provisioned,
-            has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(scene),
+            has_failed: failures().any(|failure| !failure.is_transient) || planners::is_incomplete(context),
             deferred: results.iter().filter_map(deferred).min(),
             is_settled: others.is_empty() && plan.waits.is_empty(),
             has_problem: !plan.problems.is_empty(),
             has_done: others.iter().any(|result| result.failure.is_none()),
             has_tagged: !of_tags.is_empty(),
-            may_hide_anything: scene.ledger.may_hide_anything(),
+            may_hide_anything: context.ledger.may_hide_anything(),
         }
     }
 
@@ -140,7 +140,7 @@ impl Summary {
 
 /// `Ready` after an observation, until the cluster is provisioned, and during its deletion.
 fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -> ConditionUpdate {
-    let is_false = |update: &ConditionUpdate| ConditionType::Ready.is_false(update.reason, update.in_words());
+    let is_false = |update: &ConditionUpdate| ConditionType::Ready.is_false(update.reason, update.text());
     let is_of_endpoint = |update: &&ConditionUpdate| update.condition == ConditionType::ControlPlaneEndpointReady;
     let missing = updates.iter().filter(|update| update.status != ConditionStatus::True);
     let (endpoint, others): (Vec<_>, Vec<_>) = missing.partition(is_of_endpoint);
@@ -159,10 +159,10 @@ fn ready(updates: &[ConditionUpdate], later: Option<String>, is_deleted: bool) -
 
 /// `Ready` of a provisioned cluster. While it is False, no MachineHealthCheck of the cluster remediates machines, so it
 /// becomes False only after a permanent loss.
-fn ready_again(scene: &Scene<'_>, plan: &Plan) -> ConditionUpdate {
+fn ready_again(context: &PlanContext<'_>, plan: &Plan) -> ConditionUpdate {
     let is_lasting = |problem: &&Problem| match problem.reason {
-        Reason::NotFound | Reason::NotOwned | Reason::Conflict => problem.target == scene.inputs.vpc.target,
-        Reason::Failed => scene.inputs.endpoint_load_balancers.contains(&problem.target),
+        Reason::NotFound | Reason::NotOwned | Reason::Conflict => problem.target == context.inputs.vpc.target,
+        Reason::Failed => context.inputs.endpoint_load_balancers.contains(&problem.target),
         _ => false,
     };
     match plan.problems.iter().find(is_lasting) {
@@ -197,7 +197,7 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
     let has_ready = updates.iter().any(|update| update.condition == ConditionType::Ready);
     let falls = |update: &&ConditionUpdate| !was_ready || is_without_identity(update);
     let ready = updates.first().filter(|_| !has_ready).filter(falls).map(|update| {
-        let words = update.in_words();
+        let words = update.text();
         ConditionType::Ready.is_false(update.reason, words)
     });
     let updates = updates.into_iter().map(|update| match update.reason {
@@ -219,7 +219,7 @@ pub(super) fn stopped(cluster: &AWSCluster, updates: Vec<ConditionUpdate>, now: 
 pub(super) fn planned(
     cluster: &AWSCluster,
     recorded: AWSClusterStatus,
-    scene: &Scene<'_>,
+    context: &PlanContext<'_>,
     plan: &Plan,
     preview: &Preview,
     now: Timestamp,
@@ -230,8 +230,8 @@ pub(super) fn planned(
         meta::PLAN_ONLY_ANNOTATION,
         preview.summary()
     );
-    let works = recorded.provisioned() && !scene.is_deleted;
-    let ready = match ready_again(scene, plan) {
+    let works = recorded.provisioned() && !context.is_deleted;
+    let ready = match ready_again(context, plan) {
         lost if works && lost.status != ConditionStatus::True => lost,
         _ if works => ConditionType::Ready.is_true(Reason::PlanOnly).with_message(message),
         _ => ConditionType::Ready.is_false(Reason::PlanOnly, message),

@@ -10,7 +10,7 @@ use capa_cloud::managed::Observed;
 
 use super::inputs::{Inputs, WantedSubnet, shown_name};
 use super::ledger::{IsOwned, Ledger};
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{HAVE_INTERFACES, Id, Kind, Ref};
 
@@ -20,7 +20,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::SubnetsReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
-    is_in_vpc_of_ours_only: false,
+    only_in_managed_vpc: false,
     wanted: |inputs| inputs.subnets.iter().map(|subnet| subnet.target.clone()).collect(),
     tags: |inputs| {
         let wanted = inputs.subnets.iter();
@@ -28,13 +28,13 @@ pub(super) const PLANNER: Planner = Planner {
     },
     tags_shown: |seen| tags_by_id(&seen.ec2.subnets, |subnet| (&subnet.id, &subnet.tags)),
     answer: |seen| seen.ec2.subnets.answer(),
-    settle,
+    update_ledger,
     plan,
 };
 
 /// Compares the ledger with the observation. A subnet with the tag of the cluster belongs to it, and its range
 /// identifies the wanted one. Other subnets with the tag are recorded under their names.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(subnets) = seen.ec2.subnets.shown() else {
         return;
     };
@@ -44,7 +44,7 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
         }
         let shared = ledger.of_kind(Kind::Subnet).filter(|target| ledger.is_shared(target));
         let shared: BTreeSet<String> = shared.map(|target| target.name.clone()).collect();
-        return ledger.settle(Kind::Subnet, |id| {
+        return ledger.update(Kind::Subnet, |id| {
             let shown = subnets.iter().find(|subnet| subnet.id == id)?;
             // Another entry comes from a time at which the VPC did not belong to the user.
             let is_listed = shared.contains(id);
@@ -70,26 +70,26 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
             ledger.made(&target, &subnet.id);
         }
     }
-    ledger.settle(Kind::Subnet, |id| {
+    ledger.update(Kind::Subnet, |id| {
         let shown = subnets.iter().find(|subnet| subnet.id == id);
         shown.map(|subnet| inputs.names.ownership(&subnet.tags))
     });
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    if scene.inputs.vpc.brought.is_some() && !scene.is_deleted {
-        return check(scene, plan);
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    if context.inputs.vpc.brought.is_some() && !context.is_deleted {
+        return check(context, plan);
     }
-    if scene.is_unseen(&scene.seen.ec2.subnets) {
+    if context.is_unseen(&context.seen.ec2.subnets) {
         return;
     }
-    if scene.is_deleted {
-        return delete(scene, plan);
+    if context.is_deleted {
+        return delete(context, plan);
     }
-    for wanted in &scene.inputs.subnets {
-        match scene.wanted(&wanted.target, plan) {
-            Some(Wanted::Missing) => create(scene, wanted, plan),
-            Some(Wanted::Shown(id)) => keep(scene, wanted, id, plan),
+    for wanted in &context.inputs.subnets {
+        match context.wanted(&wanted.target, plan) {
+            Some(Wanted::Missing) => create(context, wanted, plan),
+            Some(Wanted::Shown(id)) => keep(context, wanted, id, plan),
             None => {}
         }
     }
@@ -97,35 +97,35 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
 
 /// Adds a problem or a wait if AWS does not show the user's subnets and their routes, which determine which subnets are
 /// public. Other errors in these subnets are problems of the spec.
-fn check(scene: &Scene<'_>, plan: &mut Plan) {
-    let subnets = scene.inputs.vpc.target.part(Kind::Subnet);
-    let ec2 = &scene.seen.ec2;
+fn check(context: &PlanContext<'_>, plan: &mut Plan) {
+    let subnets = context.inputs.vpc.target.part(Kind::Subnet);
+    let ec2 = &context.seen.ec2;
     let answers = [ec2.subnets.answer(), ec2.route_tables.answer()];
     for error in answers.into_iter().filter_map(|answer| answer.err().flatten()) {
         plan.problem(&subnets, error.class.reason(), error.to_string());
     }
     let is_shown = answers.into_iter().all(|answer| answer.is_ok());
-    if is_shown && scene.inputs.subnets.is_empty() && scene.inputs.problems.is_empty() {
+    if is_shown && context.inputs.subnets.is_empty() && context.inputs.problems.is_empty() {
         let message = "AWS does not show the main route table of the VPC, without which nobody knows whether a subnet is \
                        public";
         plan.wait(&subnets, Reason::WaitingForVpc, message);
     }
 }
 
-fn create(scene: &Scene<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
+fn create(context: &PlanContext<'_>, wanted: &WantedSubnet, plan: &mut Plan) {
     let call = Call::CreateSubnet {
-        vpc: Id::from(&scene.inputs.vpc.target),
+        vpc: Id::from(&context.inputs.vpc.target),
         cidr_block: wanted.cidr_block.to_string(),
         zone: wanted.zone.clone(),
         tags: wanted.tags.clone(),
     };
-    let mut secondary = scene.inputs.secondary_cidr_blocks.iter().copied();
+    let mut secondary = context.inputs.secondary_cidr_blocks.iter().copied();
     let secondary = secondary.find(|range| range.contains(&wanted.cidr_block));
     plan.step_after(&wanted.target, Why::Missing, call, secondary.map(Ref::secondary_cidr_block));
 }
 
-fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
-    let mut subnets = scene.seen.ec2.subnets.shown().into_iter().flatten();
+fn keep(context: &PlanContext<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
+    let mut subnets = context.seen.ec2.subnets.shown().into_iter().flatten();
     let Some(subnet) = subnets.find(|subnet| subnet.id == id) else {
         return;
     };
@@ -160,7 +160,7 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
         let attribute = Attribute::MapPublicIpOnLaunch(wanted.is_public);
         let [is, to] = [subnet.assigns_public_ip, wanted.is_public].map(|value| value.to_string());
         change("mapPublicIpOnLaunch", is, to, attribute);
-    } else if let Some(form) = scene.inputs.hostname_type
+    } else if let Some(form) = context.inputs.hostname_type
         && subnet.hostname_type != Some(form)
     {
         let shown = |form: capa_api::common::HostnameType| <&str>::from(form).to_owned();
@@ -169,10 +169,10 @@ fn keep(scene: &Scene<'_>, wanted: &WantedSubnet, id: &str, plan: &mut Plan) {
     }
 }
 
-fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let users = scene.recorded(&HAVE_INTERFACES);
-    for target in scene.ledger.of_kind(Kind::Subnet) {
-        if let Some(id) = scene.deletable(target, plan) {
+fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    let users = context.recorded(&HAVE_INTERFACES);
+    for target in context.ledger.of_kind(Kind::Subnet) {
+        if let Some(id) = context.deletable(target, plan) {
             let call = Call::DeleteSubnet { subnet: Id::from(id) };
             plan.step_after(target, Why::Unwanted, call, users.clone());
         }

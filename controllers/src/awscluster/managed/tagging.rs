@@ -10,7 +10,7 @@ use capa_cloud::{ec2, elb};
 use super::inputs::Inputs;
 use super::ledger::{Ledger, Presence};
 use super::names::MAX_TAGS;
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::planner::Planner;
 use super::reference::{Id, Kind, Ref};
 
@@ -20,7 +20,7 @@ const MAX_KEY_CHARACTERS: usize = 128;
 /// Compares the recorded keys with the tags that an observation shows. A tag that has the value in the spec counts as
 /// set by the provider, also after a lost status and on resources that CAPA has created. A key that neither the
 /// resource nor the spec has is forgotten: if somebody sets it later, it belongs to them.
-pub(super) fn settle(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+pub(super) fn update_ledger(planner: &Planner, inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let shown = owned(planner, inputs, seen);
     for (target, wanted) in (planner.tags)(inputs) {
         let Some(is) = ledger.id(&target).and_then(|id| shown.get(id)) else {
@@ -59,22 +59,22 @@ fn keys_of_spec<'a>(inputs: &Inputs, keys: impl Iterator<Item = &'a String>) -> 
 /// Adds missing tags to the resources of a planner, and removes tags that the provider has written and the spec no
 /// longer names. A resource that AWS shows without its tags at the moment, or about which the spec has a problem, stays
 /// unchanged.
-pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
-    if !scene.inputs.problems.is_empty() {
+pub(super) fn plan(planner: &Planner, context: &PlanContext<'_>, plan: &mut Plan) {
+    if !context.inputs.problems.is_empty() {
         return;
     }
-    let shown = owned(planner, scene.inputs, scene.seen);
-    for (target, wanted) in (planner.tags)(scene.inputs) {
+    let shown = owned(planner, context.inputs, context.seen);
+    for (target, wanted) in (planner.tags)(context.inputs) {
         // A route table has the name of its subnet.
         let has_problem = plan.problems.iter().any(|problem| problem.target.name == target.name);
-        let Presence::Shown(id) = scene.presence(&target) else {
+        let Presence::Shown(id) = context.presence(&target) else {
             continue;
         };
-        if has_problem || scene.ledger.is_shared(&target) {
+        if has_problem || context.ledger.is_shared(&target) {
             continue;
         }
         if let Some(is) = shown.get(id) {
-            correct(scene, &target, id, is, &wanted, plan);
+            correct(context, &target, id, is, &wanted, plan);
         }
     }
 }
@@ -82,9 +82,9 @@ pub(super) fn plan(planner: &Planner, scene: &Scene<'_>, plan: &mut Plan) {
 /// Changes the values of tags, removes tags, and adds tags once there is room for them. A refused call blocks no other
 /// one. The role tag stays unchanged, because it shows for what the resource was created, and the provider's IAM policy
 /// requires it.
-fn correct(scene: &Scene<'_>, target: &Ref, id: &str, is: &Tags, wanted: &Tags, plan: &mut Plan) {
+fn correct(context: &PlanContext<'_>, target: &Ref, id: &str, is: &Tags, wanted: &Tags, plan: &mut Plan) {
     let is_surplus = |key: &&String| is.contains_key(*key) && !wanted.contains_key(*key);
-    let surplus: BTreeSet<String> = scene.ledger.tag_keys(target).filter(is_surplus).cloned().collect();
+    let surplus: BTreeSet<String> = context.ledger.tag_keys(target).filter(is_surplus).cloned().collect();
     let others = wanted.clone().into_iter();
     let differing = others.filter(|(key, value)| key != meta::ROLE_TAG && is.get(key) != Some(value));
     let (changed, missing): (Tags, Tags) = differing.partition(|(key, _)| is.contains_key(key));
@@ -102,14 +102,14 @@ fn correct(scene: &Scene<'_>, target: &Ref, id: &str, is: &Tags, wanted: &Tags, 
 
 /// The tags with these keys, as they are and as they are to be.
 fn differs(keys: &[&String], is: &Tags, wanted: &Tags) -> Why {
-    let in_words = |tags: &Tags| {
+    let shown = |tags: &Tags| {
         let words = keys.iter().map(|key| match tags.get(*key) {
             Some(value) => format!("{key}={value}"),
             None => format!("{key} absent"),
         });
         words.collect::<Vec<_>>().join(", ")
     };
-    Why::Differs { field: "tagging", is: in_words(is), wanted: in_words(wanted) }
+    Why::Differs { field: "tagging", is: shown(is), wanted: shown(wanted) }
 }
 
 /// The call that adds tags to a resource of this kind.

@@ -12,7 +12,7 @@ use super::attributes::differing;
 use super::balancers::{WantedListener, WantedTargetGroup};
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use super::plan::{Plan, Scene, Wanted, Why};
+use super::plan::{Plan, PlanContext, Wanted, Why};
 use super::reference::{Id, Kind, Ref};
 
 /// The protocol of all target groups.
@@ -33,7 +33,7 @@ pub(super) fn wanted(inputs: &Inputs) -> impl Iterator<Item = Ref> {
 /// Compares the ledger with the observation. A target group with the tag of the cluster belongs to it. The wanted one
 /// is identified by its name, or by the listener that forwards to it, because CAPA gives its target groups random
 /// names.
-pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+pub(super) fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(groups) = seen.elb.target_groups.shown() else {
         return;
     };
@@ -53,7 +53,7 @@ pub(super) fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     for group in owned {
         ledger.surplus(Kind::TargetGroup, &group.arn);
     }
-    ledger.settle(Kind::TargetGroup, |arn| {
+    ledger.update(Kind::TargetGroup, |arn| {
         let shown = groups.iter().find(|group| group.arn == arn);
         shown.map(|group| inputs.names.ownership(&group.tags))
     });
@@ -77,18 +77,18 @@ fn attached_to<'a>(
 }
 
 /// Creates a target group, and keeps it as the spec asks.
-pub(super) fn keep(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags, plan: &mut Plan) {
+pub(super) fn keep(context: &PlanContext<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags, plan: &mut Plan) {
     let target = &wanted.target;
-    match scene.wanted(target, plan) {
-        Some(Wanted::Missing) => create(scene, wanted, port, tags, plan),
-        Some(Wanted::Shown(arn)) => keep_as_wanted(scene, wanted, port, arn, plan),
+    match context.wanted(target, plan) {
+        Some(Wanted::Missing) => create(context, wanted, port, tags, plan),
+        Some(Wanted::Shown(arn)) => keep_as_wanted(context, wanted, port, arn, plan),
         None => {}
     }
 }
 
-fn create(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags, plan: &mut Plan) {
+fn create(context: &PlanContext<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags, plan: &mut Plan) {
     let target = &wanted.target;
-    let mut groups = scene.seen.elb.target_groups.shown().into_iter().flatten();
+    let mut groups = context.seen.elb.target_groups.shown().into_iter().flatten();
     if let Some(other) = groups.find(|group| group.name == target.name) {
         let message = format!(
             "{} has the name that a target group of the cluster is to have, and is in {} or does not have the cluster's \
@@ -98,17 +98,17 @@ fn create(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, tags: &Tags,
         return plan.problem(target, Reason::Conflict, message);
     }
     let call = Call::CreateTargetGroup {
-        vpc: Id::from(&scene.inputs.vpc.target),
+        vpc: Id::from(&context.inputs.vpc.target),
         name: target.name.clone(),
         port,
         health_check: wanted.health_check.clone(),
         tags: tags.clone(),
     };
-    plan.step_after(target, Why::Missing, call, scene.checked());
+    plan.step_after(target, Why::Missing, call, context.checked());
 }
 
-fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn: &str, plan: &mut Plan) {
-    let mut groups = scene.seen.elb.target_groups.shown().into_iter().flatten();
+fn keep_as_wanted(context: &PlanContext<'_>, wanted: &WantedTargetGroup, port: i32, arn: &str, plan: &mut Plan) {
+    let mut groups = context.seen.elb.target_groups.shown().into_iter().flatten();
     let Some(group) = groups.find(|group| group.arn == arn) else {
         return;
     };
@@ -146,16 +146,16 @@ fn keep_as_wanted(scene: &Scene<'_>, wanted: &WantedTargetGroup, port: i32, arn:
 
 /// Deletes target groups that no listener of the spec needs, after the listeners that forward to them. A target group
 /// that a listener of another user needs stays.
-pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
-    let names: Vec<Ref> = wanted(scene.inputs).collect();
-    let unwanted = scene.ledger.of_kind(Kind::TargetGroup);
+pub(super) fn remove_unwanted(context: &PlanContext<'_>, plan: &mut Plan) {
+    let names: Vec<Ref> = wanted(context.inputs).collect();
+    let unwanted = context.ledger.of_kind(Kind::TargetGroup);
     for target in unwanted.filter(|target| !names.contains(target)) {
-        let Some(arn) = scene.deletable(target, plan) else {
+        let Some(arn) = context.deletable(target, plan) else {
             continue;
         };
-        let users = scene.seen.elb.listeners.shown().into_iter().flatten();
+        let users = context.seen.elb.listeners.shown().into_iter().flatten();
         let users = users.filter(|listener| listener.target_group_arns.iter().any(|group| group == arn));
-        let after: Option<Vec<Ref>> = users.map(|listener| end_of(scene, listener, plan)).collect();
+        let after: Option<Vec<Ref>> = users.map(|listener| end_of(context, listener, plan)).collect();
         if let Some(after) = after {
             let call = Call::DeleteTargetGroup { group: Id::from(arn) };
             plan.step_after(target, Why::Unwanted, call, after);
@@ -164,19 +164,19 @@ pub(super) fn remove_unwanted(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 /// The planned step after which a listener no longer forwards to its target group.
-fn end_of(scene: &Scene<'_>, listener: &Listener, plan: &Plan) -> Option<Ref> {
-    let balancer = scene.ledger.with_id(&listener.load_balancer_arn)?;
+fn end_of(context: &PlanContext<'_>, listener: &Listener, plan: &Plan) -> Option<Ref> {
+    let balancer = context.ledger.with_id(&listener.load_balancer_arn)?;
     let own = Ref::listener(&balancer.name, listener.port.into());
     let has_step = |target: &Ref| plan.steps.iter().any(|step| step.target == *target);
     [balancer.clone(), own].into_iter().find(has_step)
 }
 
 /// Deletes target groups after the load balancers that use them.
-pub(super) fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    for target in scene.ledger.of_kind(Kind::TargetGroup) {
-        if let Some(arn) = scene.deletable(target, plan) {
+pub(super) fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    for target in context.ledger.of_kind(Kind::TargetGroup) {
+        if let Some(arn) = context.deletable(target, plan) {
             let call = Call::DeleteTargetGroup { group: Id::from(arn) };
-            plan.step_after(target, Why::Unwanted, call, scene.recorded(&[Kind::LoadBalancer]));
+            plan.step_after(target, Why::Unwanted, call, context.recorded(&[Kind::LoadBalancer]));
         }
     }
 }

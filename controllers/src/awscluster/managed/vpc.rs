@@ -9,7 +9,7 @@ use capa_cloud::managed::{Observed, Seen};
 
 use super::inputs::Inputs;
 use super::ledger::{IsOwned, Ledger, Presence};
-use super::plan::{Plan, Scene, Why};
+use super::plan::{Plan, PlanContext, Why};
 use super::planner::{Planner, tags_by_id};
 use super::reference::{Id, Kind};
 use super::{default_security_group, nat_gateway};
@@ -20,7 +20,7 @@ pub(super) const PLANNER: Planner = Planner {
     condition: ConditionType::VpcReady,
     waiting: Reason::WaitingForVpc,
     is_optional: false,
-    is_in_vpc_of_ours_only: false,
+    only_in_managed_vpc: false,
     wanted: |inputs| vec![inputs.vpc.target.clone()],
     tags: |inputs| vec![(inputs.vpc.target.clone(), inputs.vpc.tags.clone())],
     tags_shown: |seen| tags_by_id(&seen.ec2.vpcs, |vpc| (&vpc.id, &vpc.tags)),
@@ -29,26 +29,26 @@ pub(super) const PLANNER: Planner = Planner {
         Seen::NotAsked => seen.ec2.vpcs.answer(),
         dns => seen.ec2.vpcs.answer().and_then(|()| dns.answer()),
     },
-    settle,
+    update_ledger,
     plan,
 };
 
 /// The VPC that AWS shows.
-fn shown<'a>(scene: &Scene<'a>) -> Option<&'a ec2::Vpc> {
-    let id = scene.ledger.id(&scene.inputs.vpc.target)?;
-    scene.seen.ec2.vpcs.shown()?.iter().find(|vpc| vpc.id == id)
+fn shown<'a>(context: &PlanContext<'a>) -> Option<&'a ec2::Vpc> {
+    let id = context.ledger.id(&context.inputs.vpc.target)?;
+    context.seen.ec2.vpcs.shown()?.iter().find(|vpc| vpc.id == id)
 }
 
 /// Compares the ledger with the observation. If several VPCs have the tag, none is recorded, because another management
 /// cluster may own one of them. Nor is one that this cluster has not requested.
-fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
+fn update_ledger(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     let Some(vpcs) = seen.ec2.vpcs.shown() else { return };
     if let Some(brought) = &inputs.vpc.brought {
         let of_user = vpcs.iter().filter(|vpc| !inputs.names.owns(&vpc.tags));
         if of_user.clone().any(|vpc| vpc.id == *brought) {
             ledger.shared(&inputs.vpc.target, brought);
         }
-        return ledger.settle(Kind::Vpc, |id| vpcs.iter().any(|vpc| vpc.id == id).then_some(IsOwned::Yes));
+        return ledger.update(Kind::Vpc, |id| vpcs.iter().any(|vpc| vpc.id == id).then_some(IsOwned::Yes));
     }
     let owned: Vec<&ec2::Vpc> = vpcs.iter().filter(|vpc| inputs.names.owns(&vpc.tags)).collect();
     if let [only] = owned[..]
@@ -57,50 +57,50 @@ fn settle(inputs: &Inputs, seen: &Observed, ledger: &mut Ledger) {
     {
         ledger.made(&inputs.vpc.target, &only.id);
     }
-    ledger.settle(Kind::Vpc, |id| {
+    ledger.update(Kind::Vpc, |id| {
         let shown = vpcs.iter().find(|vpc| vpc.id == id);
         shown.map(|vpc| inputs.names.ownership(&vpc.tags))
     });
 }
 
-fn plan(scene: &Scene<'_>, plan: &mut Plan) {
-    let target = &scene.inputs.vpc.target;
-    let Some(vpcs) = scene.seen.ec2.vpcs.shown() else {
+fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
+    let target = &context.inputs.vpc.target;
+    let Some(vpcs) = context.seen.ec2.vpcs.shown() else {
         return;
     };
-    if let Some(brought) = &scene.inputs.vpc.brought {
-        return check(scene, brought, vpcs, plan);
+    if let Some(brought) = &context.inputs.vpc.brought {
+        return check(context, brought, vpcs, plan);
     }
-    let presence = scene.presence(target);
-    if let Some(of_capa) = &scene.inputs.vpc.of_capa
+    let presence = context.presence(target);
+    if let Some(of_capa) = &context.inputs.vpc.of_capa
         && matches!(presence, Presence::Absent | Presence::Open)
     {
-        return find(scene, of_capa, plan);
+        return find(context, of_capa, plan);
     }
-    if scene.inputs.vpc.is_unproven {
-        return report_unproven(scene, vpcs, plan);
+    if context.inputs.vpc.is_unproven {
+        return report_unproven(context, vpcs, plan);
     }
     if matches!(presence, Presence::Absent | Presence::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
         let message = format!(
             "several VPCs have the tag that makes the cluster {} their owner: {}; remove the tag from those that are not \
              this cluster's",
-            scene.inputs.names.cluster,
+            context.inputs.names.cluster,
             ids.join(", ")
         );
         return plan.problem(target, Reason::Conflict, message);
     }
-    if scene.is_deleted {
-        return delete(scene, plan);
+    if context.is_deleted {
+        return delete(context, plan);
     }
     match presence {
         Presence::Absent => {
             let call = Call::<Id>::CreateVpc {
-                cidr_block: scene.inputs.vpc.cidr_block.clone(),
-                tags: scene.inputs.vpc.tags.clone(),
+                cidr_block: context.inputs.vpc.cidr_block.clone(),
+                tags: context.inputs.vpc.tags.clone(),
             };
             // A spec with any problem creates nothing.
-            let problems = scene.inputs.problems.iter().map(|problem| problem.target.clone());
+            let problems = context.inputs.problems.iter().map(|problem| problem.target.clone());
             plan.step_after(target, Why::Missing, call, problems);
         }
         Presence::Open | Presence::Hidden(_) => {
@@ -113,19 +113,19 @@ fn plan(scene: &Scene<'_>, plan: &mut Plan) {
             );
             plan.problem(target, Reason::NotFound, message);
         }
-        Presence::Foreign(id) => plan.problem(target, Reason::NotOwned, scene.inputs.names.lacks_tag(id)),
-        Presence::Shown(id) => keep(scene, id, plan),
+        Presence::Foreign(id) => plan.problem(target, Reason::NotOwned, context.inputs.names.lacks_tag(id)),
+        Presence::Shown(id) => keep(context, id, plan),
     }
 }
 
 /// Checks whether the VPC of the user exists. A VPC with the tag of the cluster may be one that the provider has
 /// created before the status was lost.
-fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
-    let names = &scene.inputs.names;
-    let target = &scene.inputs.vpc.target;
-    match (vpcs.iter().find(|vpc| vpc.id == brought), scene.presence(target)) {
+fn check(context: &PlanContext<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
+    let names = &context.inputs.names;
+    let target = &context.inputs.vpc.target;
+    match (vpcs.iter().find(|vpc| vpc.id == brought), context.presence(target)) {
         // A deleted cluster for which nothing was created ends, whoever owns the VPC.
-        _ if scene.is_deleted && !scene.inputs.has_begun => {}
+        _ if context.is_deleted && !context.inputs.has_begun => {}
         (Some(vpc), Presence::Absent | Presence::Open) if names.owns(&vpc.tags) => {
             let message = format!(
                 "{brought} has the tag {tag} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If it \
@@ -135,12 +135,12 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
             plan.problem(target, Reason::Conflict, message);
         }
         (Some(_), _) => {}
-        (None, _) if scene.is_deleted => {}
+        (None, _) if context.is_deleted => {}
         (None, Presence::Hidden(_)) => {
             let message = format!("AWS does not show {brought} at the moment");
             plan.wait(target, Reason::NotFound, message);
         }
-        (None, _) if scene.inputs.has_begun => {
+        (None, _) if context.inputs.has_begun => {
             let message = format!(
                 "{brought} does not exist any more, and with it the network of the cluster: delete the Cluster, and create \
                  it again"
@@ -158,17 +158,17 @@ fn check(scene: &Scene<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut Plan) {
 }
 
 /// The problem that prevents the provider from taking over the VPC that CAPA has created. No other VPC replaces it.
-fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
-    let target = &scene.inputs.vpc.target;
-    if scene.inputs.vpc.is_unproven {
+fn find(context: &PlanContext<'_>, of_capa: &str, plan: &mut Plan) {
+    let target = &context.inputs.vpc.target;
+    if context.inputs.vpc.is_unproven {
         let message = format!(
             "network.vpc.tags says that {of_capa} was made for this cluster, and {}. If it is yours, remove network.vpc.tags",
-            scene.inputs.names.lacks_tag(of_capa)
+            context.inputs.names.lacks_tag(of_capa)
         );
         plan.problem(target, Reason::NotOwned, message);
-    } else if scene.presence(target) == Presence::Open {
+    } else if context.presence(target) == Presence::Open {
         plan.wait(target, Reason::Creating, format!("AWS does not show {of_capa}"));
-    } else if !scene.is_deleted {
+    } else if !context.is_deleted {
         let message = format!(
             "AWS shows no VPC {of_capa} in this account and region: correct the identity or the region; if the VPC is gone, \
              delete the Cluster, and create it again without network.vpc.id"
@@ -179,11 +179,11 @@ fn find(scene: &Scene<'_>, of_capa: &str, plan: &mut Plan) {
 
 /// The problem of VPCs with the tag of the cluster that this cluster has not requested: another cluster of the same name
 /// uses them. A deleted cluster for which nothing was created ends in spite of it.
-fn report_unproven(scene: &Scene<'_>, vpcs: &[ec2::Vpc], plan: &mut Plan) {
-    if scene.is_deleted && !scene.inputs.has_begun {
+fn report_unproven(context: &PlanContext<'_>, vpcs: &[ec2::Vpc], plan: &mut Plan) {
+    if context.is_deleted && !context.inputs.has_begun {
         return;
     }
-    let cluster = &scene.inputs.names.cluster;
+    let cluster = &context.inputs.names.cluster;
     let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
     let message = format!(
         "{ids} has the tag that makes a cluster {cluster} its owner, and was not created for this AWSCluster: another \
@@ -193,12 +193,12 @@ fn report_unproven(scene: &Scene<'_>, vpcs: &[ec2::Vpc], plan: &mut Plan) {
         ids = ids.join(", "),
         tag = meta::cluster_tag(cluster)
     );
-    plan.problem(&scene.inputs.vpc.target, Reason::Conflict, message);
+    plan.problem(&context.inputs.vpc.target, Reason::Conflict, message);
 }
 
-fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
-    let wanted = &scene.inputs.vpc;
-    let Some(vpc) = shown(scene) else { return };
+fn keep(context: &PlanContext<'_>, id: &str, plan: &mut Plan) {
+    let wanted = &context.inputs.vpc;
+    let Some(vpc) = shown(context) else { return };
     if !vpc.is_available() {
         return plan.wait(&wanted.target, Reason::Creating, format!("{id} is {}", vpc.state));
     }
@@ -210,7 +210,7 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
         );
         return plan.problem(&wanted.target, Reason::InvalidSpec, message);
     }
-    let Some(dns) = scene.seen.ec2.dns.shown() else { return };
+    let Some(dns) = context.seen.ec2.dns.shown() else { return };
     let attributes = wanted.target.part(Kind::VpcAttributes);
     // DNS host names require DNS support, so it is enabled first.
     let (attribute, field) = match (dns.support, dns.hostnames) {
@@ -224,12 +224,12 @@ fn keep(scene: &Scene<'_>, id: &str, plan: &mut Plan) {
 }
 
 /// Deletes the VPC last. The VPC stays while it contains resources that do not belong to the cluster.
-fn delete(scene: &Scene<'_>, plan: &mut Plan) {
-    let target = &scene.inputs.vpc.target;
-    let Some(id) = scene.deletable(target, plan) else {
+fn delete(context: &PlanContext<'_>, plan: &mut Plan) {
+    let target = &context.inputs.vpc.target;
+    let Some(id) = context.deletable(target, plan) else {
         return;
     };
-    let foreign = foreign(scene, id);
+    let foreign = foreign(context, id);
     if !foreign.is_empty() {
         let message = format!(
             "{id} has in it what is not this cluster's, and so is not deleted: {}; remove it, and the deletion goes on",
@@ -237,7 +237,7 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
         );
         return plan.problem(target, Reason::DeletionBlocked, message);
     }
-    let after = scene.recorded(&[
+    let after = context.recorded(&[
         Kind::Subnet,
         Kind::InternetGateway,
         Kind::NatGateway,
@@ -251,27 +251,28 @@ fn delete(scene: &Scene<'_>, plan: &mut Plan) {
 }
 
 /// The ids of resources in the VPC without the tag of the cluster.
-fn foreign<'a>(scene: &Scene<'a>, vpc: &str) -> Vec<&'a str> {
-    let subnets = scene.seen.ec2.subnets.shown().into_iter().flatten();
+fn foreign<'a>(context: &PlanContext<'a>, vpc: &str) -> Vec<&'a str> {
+    let subnets = context.seen.ec2.subnets.shown().into_iter().flatten();
     let subnets = subnets.map(|subnet| (subnet.id.as_str(), &subnet.tags));
-    let gateways = scene.seen.ec2.internet_gateways.shown().into_iter().flatten();
+    let gateways = context.seen.ec2.internet_gateways.shown().into_iter().flatten();
     let gateways = gateways.filter(|gateway| gateway.vpc_id.as_deref() == Some(vpc));
     let gateways = gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
-    let nat_gateways = nat_gateway::live(scene.seen).into_iter().flatten();
+    let nat_gateways = nat_gateway::live(context.seen).into_iter().flatten();
     let nat_gateways = nat_gateways.map(|gateway| (gateway.id.as_str(), &gateway.tags));
-    let tables = scene.seen.ec2.route_tables.shown().into_iter().flatten();
+    let tables = context.seen.ec2.route_tables.shown().into_iter().flatten();
     let tables = tables.filter(|table| !table.is_main);
     let tables = tables.map(|table| (table.id.as_str(), &table.tags));
-    let groups = scene.seen.ec2.security_groups.shown().into_iter().flatten();
+    let groups = context.seen.ec2.security_groups.shown().into_iter().flatten();
     let groups = groups.filter(|group| group.name != default_security_group::NAME);
     let groups = groups.map(|group| (group.id.as_str(), &group.tags));
-    let balancers = scene.seen.elb.load_balancers.shown().into_iter().flatten();
+    let balancers = context.seen.elb.load_balancers.shown().into_iter().flatten();
     let balancers = balancers.filter(|balancer| balancer.vpc_id == vpc);
     let balancers = balancers.map(|balancer| (balancer.arn.as_str(), &balancer.tags));
-    let classic = scene.seen.elb.classic_load_balancers.shown().into_iter().flatten();
+    let classic = context.seen.elb.classic_load_balancers.shown().into_iter().flatten();
     let classic = classic.filter(|balancer| balancer.vpc_id == vpc);
     let classic = classic.map(|balancer| (balancer.name.as_str(), &balancer.tags));
     let all = subnets.chain(gateways).chain(nat_gateways).chain(tables).chain(groups).chain(balancers).chain(classic);
-    let is_foreign = |(id, tags): &(&str, &Tags)| !scene.inputs.names.owns(tags) && scene.ledger.with_id(id).is_none();
+    let is_foreign =
+        |(id, tags): &(&str, &Tags)| !context.inputs.names.owns(tags) && context.ledger.with_id(id).is_none();
     all.filter(is_foreign).map(|(id, _)| id).collect()
 }

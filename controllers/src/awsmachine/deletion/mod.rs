@@ -19,7 +19,7 @@ use crate::awsmachine::scope::{self, MachineScope};
 use crate::blocked::Blocked;
 use crate::identity;
 use crate::kubernetes_api::KubernetesError;
-use crate::launching::kept::KeptData;
+use crate::launching::stored_bootstrap_data::StoredBootstrapData;
 
 pub(super) use plan::merged;
 pub(super) use search::{Found, find};
@@ -162,7 +162,7 @@ pub(super) async fn abandoned(
         "{what} is abandoned because annotation {} names it: if its instance runs, nobody but you will terminate it",
         meta::ABANDON_INSTANCE_ANNOTATION
     );
-    let left = KeptData::all(&scope.status).into_iter();
+    let left = StoredBootstrapData::all(&scope.status).into_iter();
     let left = left.map(|left| format!("; its bootstrap data {} is left", left.shown()));
     let message = left.fold(message, |message, left| message + &left);
     let host = scope.status.dedicated_host.as_ref().filter(|host| host.may_exist());

@@ -259,7 +259,7 @@ impl Association<'_> {
         let call = ElasticIpCall::Associate { allocation_id: id.clone(), interface_id: interface.id.clone() };
         if let Err(error) = self.location.session.cloud.change_elastic_ip(&scope.key(), &call).await {
             let is_young = self.context.may_be_hidden(record.requested_at.as_ref());
-            if error.code.as_deref() == Some("InvalidAllocationID.NotFound") && !is_young {
+            if error.is_of_missing_address() && !is_young {
                 return Err(self.released_by_hand(scope, id));
             }
             return Err(self.not_associated(id, public_ip, &error));
@@ -325,7 +325,7 @@ impl Association<'_> {
     fn not_associated(&self, id: &str, public_ip: &str, error: &CloudError) -> Blocked {
         let instance = &self.instance.id;
         let message = format!("Elastic IP {public_ip} ({id}) cannot be associated with instance {instance}: {error}");
-        if error.code.as_deref() == Some("Resource.AlreadyAssociated") {
+        if error.is_of_existing_part() {
             return Blocked::by_error(READY.is_false(Reason::Conflict, message), error);
         }
         Blocked::by_call(READY, message, error)

@@ -73,8 +73,7 @@ pub(super) fn give_up(scope: &mut MachineScope, error: &CloudError, context: &Ma
     if error.class == ErrorClass::NotFound && may_be_hidden(scope, context) {
         return;
     }
-    let is_of_host = error.code.as_deref().is_some_and(|code| code.starts_with("InvalidHost"));
-    let is_unusable = error.class == ErrorClass::InsufficientCapacity || is_of_host;
+    let is_unusable = error.class == ErrorClass::InsufficientCapacity || error.is_of_host();
     let record = scope.status.dedicated_host.as_mut();
     let used = record.filter(|record| record.usable_id().is_some());
     if let Some(record) = used.filter(|_| is_unusable && !error.is_of_full_subnet()) {

@@ -20,7 +20,7 @@ use crate::blocked::Blocked;
 use crate::call_fingerprint::CallFingerprint;
 use crate::identity::{self, IdentityError, IdentityRequest};
 use crate::launching::forms;
-use crate::launching::kept::KeptData;
+use crate::launching::stored_bootstrap_data::StoredBootstrapData;
 use crate::named_load_balancers::{Answers, keep_allowed_count, resolve_names};
 
 /// The location of a machine's instance, or of its launch, with the AWS session for it.
@@ -124,7 +124,7 @@ pub(in crate::awsmachine) async fn recorded_or_resolved(
 /// The location of a machine's bootstrap data: as recorded, or that of its instance.
 pub(in crate::awsmachine) async fn of_kept(
     scope: &MachineScope,
-    kept: &KeptData,
+    kept: &StoredBootstrapData,
     context: &MachineContext,
 ) -> Result<InstanceLocation, FlowError> {
     beside_instance(scope, (kept.region().map(str::to_owned), kept.identity_ref().cloned()), context).await

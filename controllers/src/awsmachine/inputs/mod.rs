@@ -17,7 +17,7 @@ use crate::awsmachine::context::MachineContext;
 use crate::awsmachine::ownership::{self, Claim, Evidence, OwnerProblem, Ownership, verified_owner};
 use crate::awsmachine::scope::{MachineScope, Owners, key};
 use crate::identity::identity_group;
-use crate::kubernetes_api::{BeingRead, MachineKubernetes, NetworkReader, NetworkReaderKind};
+use crate::kubernetes_api::{MachineKubernetes, NetworkReader, NetworkReaderKind, ReadPending};
 use crate::launching::network::read_network;
 
 /// The Machine that owns an AWSMachine, and its Cluster, from caches.
@@ -74,7 +74,7 @@ pub(super) async fn network(
     scope: &MachineScope,
     cluster: &Cluster,
     context: &MachineContext,
-) -> Result<Arc<Merged>, BeingRead> {
+) -> Result<Arc<Merged>, ReadPending> {
     if let Some(merged) = scope.network.get() {
         return Ok(merged.clone());
     }

@@ -14,7 +14,7 @@ use capa_api::forms::is_dns_subdomain;
 use capa_api::machine::InstanceState;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{ErrorClass, Instance, Observation};
+use capa_cloud::{ErrorClass, Instance, Observation, StateReason};
 use capa_network::drift;
 use capa_runtime::reconcile::Next;
 
@@ -180,7 +180,7 @@ fn ended_early(
             (awaited, Next::AwaitChange)
         }
         Ending::NextAttempt(wait) if wait.is_zero() => {
-            if why.is_some_and(|reason| reason.code == "Server.InsufficientInstanceCapacity") {
+            if why.is_some_and(StateReason::is_insufficient_capacity) {
                 let pool = Pool::new(scope.namespace(), cluster_name, &scope.machine.spec);
                 let zone = CapacityLocation::Zone(instance.availability_zone.clone());
                 context.memory.shortages().refused(&pool, zone, None, context.kubernetes.uptime());

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use capa_api::conditions::{ConditionType, Reason};
 use capa_api::machine::{InstanceState, LaunchRecord, RecordedRequest};
 use capa_api::network::NetworkSubnet;
-use capa_cloud::{CapacityReservation, CloudError, ErrorClass, Instance, LaunchRequest};
+use capa_cloud::{CapacityReservation, CloudError, ErrorClass, Instance, LaunchRequest, Shortage};
 use capa_runtime::reconcile::{EventDraft, Next};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -267,7 +267,7 @@ fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecis
         ErrorClass::IdempotentParameterMismatch => (Reason::LaunchUnconfirmed, error.to_string()),
         ErrorClass::InsufficientCapacity if !refused.is_about_a_field() => {
             let zone = inputs.zone_of(&request.subnet_id);
-            let lacking = lacking_capacity(request, error.code.as_deref());
+            let lacking = lacking_capacity(request, error.shortage());
             let message = format!("{lacking} in {}: {error}", zone.unwrap_or(&request.subnet_id));
             (Reason::InsufficientCapacity, message)
         }
@@ -276,17 +276,17 @@ fn not_launched(scope: &MachineScope, error: &CloudError, decision: &LaunchDecis
     Blocked::by_error(ConditionType::InstanceReady.is_false(reason, message), error)
 }
 
-/// What has no capacity for a launch, by EC2's code: the reservation or the host that the call names, or else the type.
-fn lacking_capacity(request: &LaunchRequest, code: Option<&str>) -> String {
+/// The message that the reservation or the host of a launch, or else its zone, lacks capacity.
+fn lacking_capacity(request: &LaunchRequest, shortage: Shortage) -> String {
     let options = &request.options;
-    match (code, &options.capacity_reservation, &options.host) {
-        (Some("ReservationCapacityExceeded"), Some(CapacityReservation::Id(id)), _) => {
+    match (shortage, &options.capacity_reservation, &options.host) {
+        (Shortage::Reservation, Some(CapacityReservation::Id(id)), _) => {
             format!("capacity reservation {id} has no free instance")
         }
-        (Some("InsufficientCapacityOnHost" | "IncompatibleHostRequirements"), _, Some(host)) => {
+        (Shortage::NamedHost | Shortage::Host, _, Some(host)) => {
             format!("Dedicated Host {} has no room for an instance", host.id)
         }
-        (Some("UnavailableHostRequirements" | "IncompatibleHostRequirements"), ..) => {
+        (Shortage::AnyHost | Shortage::Host, ..) => {
             format!("no Dedicated Host has room for instance type {}", request.instance_type)
         }
         _ => format!("no capacity for instance type {}", request.instance_type),

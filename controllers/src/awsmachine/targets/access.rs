@@ -53,7 +53,7 @@ pub(in crate::awsmachine) fn request(
 /// machines in service, one by one, with machines that never serve.
 pub(in crate::awsmachine) enum TargetGate {
     /// AWS has not shown yet who owns the targets. The answer arrives soon, and wakes the machine.
-    BeingRead(Blocked),
+    ReadPending(Blocked),
     /// The machine may not use a target, or the tags of a target cannot be read.
     Refused(Blocked),
 }
@@ -62,7 +62,7 @@ impl TargetGate {
     /// The block of the launch.
     pub(in crate::awsmachine) fn blocked(self) -> Blocked {
         match self {
-            Self::BeingRead(blocked) | Self::Refused(blocked) => blocked,
+            Self::ReadPending(blocked) | Self::Refused(blocked) => blocked,
         }
     }
 }
@@ -97,7 +97,7 @@ pub(in crate::awsmachine) fn gate(
     let blocked = Blocked::new(update, Next::Requeue(context.timing.resolve_retry_cap));
     Some(match refused {
         Some(_) => TargetGate::Refused(blocked),
-        None => TargetGate::BeingRead(blocked),
+        None => TargetGate::ReadPending(blocked),
     })
 }
 

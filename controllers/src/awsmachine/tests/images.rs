@@ -95,7 +95,7 @@ async fn a_root_volume_has_the_device_of_the_image() {
         scene.pass().await;
         let launches = scene.aws.launches();
         let device = launches.first().and_then(|launch| launch.root_volume.as_ref());
-        assert_eq!(device.map(|volume| volume.device_name.as_str()), Some("/dev/ami-0000000a"), "{volume}");
+        assert_eq!(device.and_then(|volume| volume.device_name.as_deref()), Some("/dev/ami-0000000a"), "{volume}");
     }
 }
 
@@ -250,7 +250,7 @@ async fn a_root_volume_gets_the_device_of_the_eks_image() {
     scene.pass().await;
     let launches = scene.aws.launches();
     let device = launches.first().and_then(|launch| launch.root_volume.as_ref());
-    assert_eq!(device.map(|volume| volume.device_name.as_str()), Some("/dev/ami-0000000a"));
+    assert_eq!(device.and_then(|volume| volume.device_name.as_deref()), Some("/dev/ami-0000000a"));
 }
 
 #[tokio::test]

@@ -274,7 +274,7 @@ async fn a_configured_root_volume_needs_the_image_device() {
     scene.aws.image("ami-00000001", "/dev/xvda");
     scene.pass().await;
     let root = scene.aws.launches()[0].root_volume.clone().unwrap();
-    assert_eq!((root.device_name.as_str(), root.size), ("/dev/xvda", 40));
+    assert_eq!((root.device_name.as_deref(), root.size), (Some("/dev/xvda"), 40));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use capa_api::common::Tags;
 use capa_api::conditions::{ConditionType, ConditionUpdate, Reason};
 use capa_api::machine::{AppliedSecurityGroups, InstanceState};
 use capa_api::network::MachineNetwork;
-use capa_cloud::{CloudError, DnsRecords, Instance, MetadataOptions, PrimaryInterface, additional_tags};
+use capa_cloud::{CloudError, DnsRecords, Instance, PrimaryInterface, additional_tags};
 use capa_runtime::reconcile::{EventDraft, Next};
 
 use self::plan::{GroupRecord, GroupStep, KnownGroups, KnownTags, TagChange};
@@ -231,11 +231,11 @@ async fn update_metadata_options(
     instance: &Instance,
     location: &InstanceLocation,
 ) -> Result<(), FlowError> {
-    let wanted = scope.machine.spec.instance_metadata_options.as_ref().map(MetadataOptions::from);
+    let wanted = &scope.machine.spec.instance_metadata_options;
     let (Some(wanted), Some(actual)) = (wanted, &instance.metadata_options) else {
         return Ok(());
     };
-    let tightened = actual.tightened(&wanted);
+    let tightened = actual.tightened(wanted);
     if tightened == *actual {
         return Ok(());
     }

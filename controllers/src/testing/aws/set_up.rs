@@ -267,7 +267,7 @@ impl FakeAws {
     }
 
     /// Changes how many hops the answers of the metadata service of an instance may take, as another user would.
-    pub(crate) fn set_hop_limit(&self, instance_id: &str, hops: i32) {
+    pub(crate) fn set_hop_limit(&self, instance_id: &str, hops: i64) {
         self.change(|region| region.set_hop_limit(instance_id, hops));
     }
 

@@ -6,11 +6,11 @@ use capa_api::cluster::preflight::PodNetwork;
 use capa_api::network::MachineNetwork;
 use serde_json::{Value, json};
 
-use crate::facts::{Demand, EndpointDemand, MachineDemand, RoleOfMachines};
+use crate::facts::{Demand, EndpointDemand, MachineDemand, MachineRole};
 use crate::testing::good;
 
 /// Machines with a role, a number and fields of the spec.
-pub(super) fn machines(name: &str, role: RoleOfMachines, replicas: i32, fields: &Value) -> MachineDemand {
+pub(super) fn machines(name: &str, role: MachineRole, replicas: i32, fields: &Value) -> MachineDemand {
     let mut spec = json!({"instanceType": "m5.large"});
     spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     MachineDemand {
@@ -27,8 +27,8 @@ pub(super) fn machines(name: &str, role: RoleOfMachines, replicas: i32, fields: 
 /// A cluster with workers, and with control plane machines for `cp`. It names only the given objects.
 pub(super) fn of_spec(kind: &str, named: &[(&str, Value)]) -> Demand {
     let has_control_plane = kind == "cp";
-    let control_plane = machines("cp", RoleOfMachines::ControlPlane, 4, &json!({}));
-    let workers = machines("md", RoleOfMachines::Worker, 3, &json!({}));
+    let control_plane = machines("cp", MachineRole::ControlPlane, 4, &json!({}));
+    let workers = machines("md", MachineRole::Worker, 3, &json!({}));
     let network: serde_json::Map<String, Value> =
         named.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
     let network: MachineNetwork = serde_json::from_value(Value::Object(network)).unwrap();
@@ -115,7 +115,7 @@ fn of_failure_domains() -> Demand {
     let mut demand = of_spec("cp", &[subnets(ZONES)]);
     demand.machines[1].failure_domains.insert("eu-west-1d".to_owned());
     demand.endpoint = Some(EndpointDemand { host: "10.0.0.1".to_owned(), port: 6443, is_initialized: false });
-    demand.machines.push(machines("edge", RoleOfMachines::Worker, 1, &json!({"subnet": {"id": "subnet-0000000e"}})));
+    demand.machines.push(machines("edge", MachineRole::Worker, 1, &json!({"subnet": {"id": "subnet-0000000e"}})));
     demand
 }
 

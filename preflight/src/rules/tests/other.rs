@@ -6,7 +6,7 @@ use capa_api::network::{NetworkSubnet, ZoneType};
 use serde_json::json;
 
 use super::bad::{attributes, balancer, default_route, found, group, machines, target_group};
-use crate::facts::{Facts, MachineDemand, RoleOfMachines, RouteTarget, Source, Zone};
+use crate::facts::{Facts, MachineDemand, MachineRole, RouteTarget, Source, Zone};
 use crate::report::{Outcome, Selection, check};
 use crate::testing::{BALANCER_ARN, GROUP_ARN, good, of_range};
 
@@ -137,7 +137,7 @@ fn what_is_not_known_is_no_finding() {
     found(&mut of_owner.vpc_endpoints).clear();
     assert!(is_unknown("E2", &of_owner), "AWS shows endpoints of a shared VPC to its owner only");
     let mut filtered = good();
-    let workers = filtered.demand.machines.iter_mut().filter(|machines| machines.role == RoleOfMachines::Worker);
+    let workers = filtered.demand.machines.iter_mut().filter(|machines| machines.role == MachineRole::Worker);
     for machines in workers {
         machines.spec.additional_security_groups =
             serde_json::from_value(json!([{"filters": [{"name": "tag:role", "values": ["node"]}]}])).unwrap();
@@ -159,7 +159,7 @@ fn what_is_not_known_is_no_finding() {
 fn a_hint_names_templates_that_are_not_known() {
     for rule in ["G4", "G5", "G6", "G10", "L9"] {
         let mut facts = good();
-        let is_control_plane = |machines: &MachineDemand| machines.role == RoleOfMachines::ControlPlane;
+        let is_control_plane = |machines: &MachineDemand| machines.role == MachineRole::ControlPlane;
         facts.demand.machines.retain(|machines| !is_control_plane(machines));
         facts.demand.runs_control_plane = true;
         for id in ["sg-0000000a", "sg-0000000b", "sg-0000000d"] {

@@ -17,10 +17,10 @@ fn shown(spec: &str) -> Vec<String> {
     let places = Places { internet_facing: vec![place("outside-a")], internal: vec![place("inside-a")] };
     let (wanted, problems) = wanted(&cluster.spec, &Names::of("dev", &cluster), 6443, &places);
     assert!(problems.is_empty(), "{problems:?}");
-    wanted.iter().map(in_words).collect()
+    wanted.iter().map(summary).collect()
 }
 
-fn in_words(balancer: &WantedLoadBalancer) -> String {
+fn summary(balancer: &WantedLoadBalancer) -> String {
     let scheme = balancer.scheme;
     let places = balancer.places.iter().map(|place| match &place.subnet {
         Id::Known(id) => id.clone(),

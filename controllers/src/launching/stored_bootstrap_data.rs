@@ -8,14 +8,14 @@ use super::boot_hook;
 
 /// Bootstrap data in one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeptData {
+pub(crate) enum StoredBootstrapData {
     /// In a service for secrets.
     Secrets(BootstrapSecrets),
     /// In the cluster's S3 bucket.
     Object(BootstrapObject),
 }
 
-impl KeptData {
+impl StoredBootstrapData {
     /// All bootstrap data that the status records.
     pub(crate) fn all(status: &AWSMachineStatus) -> Vec<Self> {
         let secrets = status.bootstrap_secrets.clone().map(Self::Secrets);
@@ -134,9 +134,9 @@ mod tests {
     fn an_earlier_attempt_at_the_same_place_is_taken_in() {
         let secrets = |prefix: &str, count: i32| {
             let text = format!("{{backend: secrets-manager, prefix: {prefix}, count: {count}, region: eu-west-1}}");
-            KeptData::Secrets(read(&text))
+            StoredBootstrapData::Secrets(read(&text))
         };
-        let object = |bucket: &str| KeptData::Object(read(&format!("{{bucket: {bucket}, key: node/uid}}")));
+        let object = |bucket: &str| StoredBootstrapData::Object(read(&format!("{{bucket: {bucket}, key: node/uid}}")));
         let mut later = secrets("a", 1);
         assert!(later.takes_in(&secrets("a", 3)));
         assert_eq!(later.names().len(), 3);
