@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, ManagedObserver, Observed, Scope};
+use capa_cloud::managed::{Call, ChangeAnswer, Effect, ManagedCloud, ManagedObserver, Observed, Scope};
 use capa_cloud::session::{SessionDriver, confirmed_account};
 use capa_cloud::{CloudError, elb};
 use futures::FutureExt;
@@ -90,7 +90,7 @@ impl ManagedCloud for ManagedSession {
     }
 
     /// Only the leader makes the call. Each distinct call waits for its own turn.
-    async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
+    async fn call(&self, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         self.check_credentials(call.action())?;
         let priority = match call.effect() {
             Effect::Create | Effect::Change => Priority::Launch,

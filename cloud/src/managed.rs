@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 pub use crate::details::Details;
-pub use crate::resource::{Answer, Effect, Repeat, Seen};
+pub use crate::resource::{ChangeAnswer, Effect, Repeat, Seen};
 use crate::{CloudError, ResolvedIdentity, ec2, elb};
 
 /// The cluster and the resources that an observation asks for.
@@ -160,7 +160,7 @@ pub trait ManagedCloud: ManagedObserver {
     ///
     /// # Errors
     /// The errors of AWS, or the credentials have been replaced since the pass obtained their account.
-    async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError>;
+    async fn call(&self, call: &Call<String>) -> Result<ChangeAnswer, CloudError>;
 }
 
 /// Provides the sessions with which managed clusters are reconciled.

@@ -28,7 +28,7 @@ pub enum Effect {
 
 /// The answer of AWS to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ChangeAnswer {
     /// The id of the resource that the call created.
     Made(String),
     /// The call is done. The next lookup shows its effect.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capa_cloud::ec2::{InternetGateway, NatGateway, RouteTable, SecurityGroup, Subnet, Vpc, VpcDns};
 use capa_cloud::elb::{ClassicLoadBalancer, Listener, LoadBalancer, TargetGroup};
-use capa_cloud::managed::{Answer, Call, Observed, Scope};
+use capa_cloud::managed::{Call, ChangeAnswer, Observed, Scope};
 use capa_cloud::{CloudError, ElasticIp};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
@@ -229,7 +229,7 @@ impl State {
     }
 
     /// Makes a call and records it. `None`: the process that called has ended.
-    pub(crate) fn call(&mut self, call: &Call<String>) -> Option<Result<Answer, CloudError>> {
+    pub(crate) fn call(&mut self, call: &Call<String>) -> Option<Result<ChangeAnswer, CloudError>> {
         let fault = match self.crashed_by {
             Some(Fault::CrashInFlight) => Some(Fault::CrashInFlight),
             Some(_) => return None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capa_cloud::CloudError;
-use capa_cloud::managed::{Answer, Call};
+use capa_cloud::managed::{Call, ChangeAnswer};
 
 /// What goes wrong with a call that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Fault {
     }
 
     /// The answer that the caller gets; `None` if the caller ends.
-    pub(crate) fn answer(self, call: &Call<String>) -> Option<Result<Answer, CloudError>> {
+    pub(crate) fn answer(self, call: &Call<String>) -> Option<Result<ChangeAnswer, CloudError>> {
         let action = call.action();
         match self {
             Self::Refused(code) => Some(Err(refusal(action, code))),

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use capa_cloud::CloudError;
-use capa_cloud::managed::{Answer, Call};
+use capa_cloud::managed::{Call, ChangeAnswer};
 
 /// One call that changes something, as it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct Entry {
     /// The call.
     pub call: Call<String>,
     /// What AWS did; `None` if a fault kept the call from AWS's rules.
-    pub effect: Option<Result<Answer, CloudError>>,
+    pub effect: Option<Result<ChangeAnswer, CloudError>>,
     /// The answer that the caller got; `None` if the caller ended before.
-    pub answer: Option<Result<Answer, CloudError>>,
+    pub answer: Option<Result<ChangeAnswer, CloudError>>,
 }
 
 impl Entry {
@@ -33,7 +33,7 @@ impl Entry {
     /// The id of what the call made, with or without an answer.
     pub fn made(&self) -> Option<&str> {
         match &self.effect {
-            Some(Ok(Answer::Made(id))) => Some(id),
+            Some(Ok(ChangeAnswer::Made(id))) => Some(id),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedClouds, ManagedObserver, Observed, Scope};
+use capa_cloud::managed::{Call, ChangeAnswer, ManagedCloud, ManagedClouds, ManagedObserver, Observed, Scope};
 use capa_cloud::{CloudError, ResolvedIdentity};
 
 use crate::account::{FakeAccount, State};
@@ -44,7 +44,7 @@ impl ManagedCloud for FakeAccount {
         self.read(|state| !state.ec2.behaviour.unresolved).await
     }
 
-    async fn call(&self, call: &Call<String>) -> Result<Answer, CloudError> {
+    async fn call(&self, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         let answered = self.state.lock().call(call);
         match answered {
             Some(answer) => answer,

@@ -15,6 +15,7 @@ mod rules;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod traffic_text;
 
 use async_trait::async_trait;
 use capa_cloud::Answers;

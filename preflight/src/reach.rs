@@ -3,84 +3,8 @@
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
-use serde::Serialize;
 
-use crate::facts::{AclEntry, NetworkAcl, Rule, SecurityGroup, Source};
-
-/// Packets of a protocol to a range of ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Traffic {
-    /// Protocol name in security groups: `tcp`, `udp`, `icmp`, or the number of another IP protocol.
-    pub protocol: &'static str,
-    /// First and last port, or type for ICMP; absent for protocols without ports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ports: Option<(i32, i32)>,
-}
-
-impl Traffic {
-    pub(crate) const fn tcp(port: i32) -> Self {
-        Self::range("tcp", port, port)
-    }
-
-    pub(crate) const fn udp(port: i32) -> Self {
-        Self::range("udp", port, port)
-    }
-
-    pub(crate) const fn range(protocol: &'static str, first: i32, last: i32) -> Self {
-        Self { protocol, ports: Some((first, last)) }
-    }
-
-    /// Packets of an IP protocol without ports.
-    pub(crate) const fn protocol(protocol: &'static str) -> Self {
-        Self { protocol, ports: None }
-    }
-
-    /// The traffic in words, for example `TCP 6443`.
-    pub fn text(&self) -> String {
-        let protocol = match self.protocol {
-            "4" => "IP in IP (protocol 4)".to_owned(),
-            other => other.to_uppercase(),
-        };
-        match self.ports {
-            None => protocol,
-            Some(_) if self.protocol == "icmp" => "ICMP echo".to_owned(),
-            Some((first, last)) if first == last => format!("{protocol} {first}"),
-            Some((first, last)) => format!("{protocol} {first}-{last}"),
-        }
-    }
-
-    /// The parameters of the AWS CLI for a rule of a security group.
-    pub(crate) fn parameters(&self) -> String {
-        match self.ports {
-            None => format!("--protocol {}", self.protocol),
-            Some((first, last)) if first == last => format!("--protocol {} --port {first}", self.protocol),
-            Some((first, last)) => format!("--protocol {} --port {first}-{last}", self.protocol),
-        }
-    }
-
-    /// The parameters of the AWS CLI for a rule of a security group with a range.
-    pub(crate) fn parameters_with(&self, range: &str) -> String {
-        if range.contains(':') { self.permissions(range) } else { format!("{} --cidr {range}", self.parameters()) }
-    }
-
-    /// The permissions of the AWS CLI for a rule of a security group with a range.
-    pub(crate) fn permissions(&self, range: &str) -> String {
-        let (ranges, name) = if range.contains(':') { ("Ipv6Ranges", "CidrIpv6") } else { ("IpRanges", "CidrIp") };
-        let ports = self.ports.map(|(first, last)| format!(",FromPort={first},ToPort={last}")).unwrap_or_default();
-        format!("--ip-permissions 'IpProtocol={}{ports},{ranges}=[{{{name}={range}}}]'", self.protocol)
-    }
-
-    /// The number of the protocol, which network ACLs use.
-    fn number(&self) -> &'static str {
-        match self.protocol {
-            "tcp" => "6",
-            "udp" => "17",
-            "icmp" => "1",
-            other => other,
-        }
-    }
-}
+use crate::facts::{AclEntry, IpProtocol, NetworkAcl, Rule, SecurityGroup, Source, Traffic};
 
 /// The other side of a connection: the members of the groups, whose addresses lie in the ranges.
 #[derive(Clone, Debug, Default)]
@@ -136,12 +60,11 @@ pub(crate) fn covers(rule: &Rule<String>, traffic: Traffic) -> bool {
     if of_rule.is_all() {
         return true;
     }
-    let same_protocol = of_rule.protocol == traffic.protocol || of_rule.protocol == traffic.number();
-    same_protocol
+    of_rule.protocol == traffic.protocol
         && match (of_rule.ports, traffic.ports) {
             (None | Some((-1, _)), _) | (_, None) => true,
             // A rule for ICMP has a type and a code.
-            (Some((kind, _)), Some((wanted, _))) if traffic.protocol == "icmp" => kind == wanted,
+            (Some((kind, _)), Some((wanted, _))) if traffic.protocol == IpProtocol::Icmp => kind == wanted,
             (Some((first, last)), Some((from, to))) => first <= from && to <= last,
         }
 }
@@ -151,7 +74,7 @@ pub(crate) fn acl_allows(acl: &NetworkAcl, is_egress: bool, traffic: Traffic, ra
     let mut entries: Vec<&AclEntry> = acl.entries.iter().filter(|entry| entry.is_egress == is_egress).collect();
     entries.sort_by_key(|entry| entry.number);
     let meets = |entry: &&&AclEntry| {
-        let protocol = entry.protocol == "-1" || entry.protocol == traffic.number();
+        let protocol = entry.protocol == IpProtocol::All || entry.protocol == traffic.protocol;
         let ports = match (entry.ports, traffic.ports) {
             (None, _) | (_, None) => true,
             (Some((first, last)), Some((lowest, highest))) => i32::from(first) <= highest && lowest <= i32::from(last),
@@ -223,8 +146,8 @@ mod tests {
     fn a_rule_that_names_a_group_of_the_peer_covers_its_members() {
         let peer = Peer { group_ids: ["sg-1", "sg-2"].into(), ranges: vec!["10.0.1.0/24"], found_by: None };
         let of_group = |id: &str| testing::rule("4", None, Source::Group(id.to_owned()));
-        assert!(allow(&[of_group("sg-2")], Traffic::protocol("4"), &peer));
-        assert!(!allow(&[of_group("sg-3")], Traffic::protocol("4"), &peer));
+        assert!(allow(&[of_group("sg-2")], Traffic::protocol(IpProtocol::IP_IN_IP), &peer));
+        assert!(!allow(&[of_group("sg-3")], Traffic::protocol(IpProtocol::IP_IN_IP), &peer));
         assert!(!allow(&[of_group("sg-2")], Traffic::tcp(22), &peer));
     }
 
@@ -234,7 +157,7 @@ mod tests {
             number,
             is_egress: false,
             allows,
-            protocol: "6".to_owned(),
+            protocol: IpProtocol::Tcp,
             cidr_block: block.to_owned(),
             ports,
         };

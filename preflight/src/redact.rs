@@ -38,9 +38,9 @@ const UUID: &str = "00000000-0000-0000-0000-000000000000";
 /// The public addresses of NAT gateways, which no rule needs.
 const PUBLIC_ADDRESSES: &str = "publicIps";
 
-/// The same document without public addresses of NAT gateways, and with replacements for resource ids, account ids, and the ids in the ARNs and DNS names of load
-/// balancers and target groups, wherever they stand in a text. An id gets the same replacement everywhere, so that
-/// rules have the same findings.
+/// The same document without public addresses of NAT gateways. Resource ids, account ids, and the ids in the ARNs and
+/// DNS names of load balancers and target groups are replaced wherever they stand in a text. An id gets the same
+/// replacement everywhere, so that rules have the same findings.
 pub fn redact(mut document: Value) -> Value {
     let mut names = HashMap::new();
     replace(&mut document, &mut names);

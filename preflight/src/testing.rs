@@ -26,7 +26,7 @@ pub(crate) fn good() -> Facts {
 
 /// A rule of a security group.
 pub(crate) fn rule(protocol: &str, ports: Option<(i32, i32)>, source: Source<String>) -> Rule<String> {
-    Rule { traffic: Traffic { protocol: protocol.to_owned(), ports }, source, description: String::new() }
+    Rule { traffic: Traffic { protocol: protocol.parse().unwrap(), ports }, source, description: String::new() }
 }
 
 /// A rule with a range as its source.

@@ -1,7 +1,7 @@
 //! Network access control lists.
 
 use aws_sdk_ec2::types;
-use capa_cloud::ec2::{AclEntry, NetworkAcl};
+use capa_cloud::ec2::{AclEntry, IpProtocol, NetworkAcl};
 use capa_cloud::{CloudError, Query};
 
 use super::{Ec2Calls, PAGE_SIZE, filters, text};
@@ -40,7 +40,7 @@ fn acl_entry(entry: &types::NetworkAclEntry) -> AclEntry {
         number: entry.rule_number().unwrap_or_default(),
         is_egress: entry.egress() == Some(true),
         allows: entry.rule_action() == Some(&types::RuleAction::Allow),
-        protocol: text(entry.protocol()),
+        protocol: IpProtocol::of_answer(entry.protocol().unwrap_or_default()),
         cidr_block: text(entry.cidr_block().or_else(|| entry.ipv6_cidr_block())),
         ports,
     }

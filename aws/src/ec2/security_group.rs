@@ -1,8 +1,8 @@
 //! Security groups.
 
 use aws_sdk_ec2::types;
-use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
+use capa_cloud::ec2::{IpProtocol, SecurityGroup};
 use capa_cloud::{CloudError, Query};
 
 use super::{Ec2Calls, PAGE_SIZE, filters, some_text, tags, text};
@@ -38,10 +38,10 @@ fn security_group(group: &types::SecurityGroup) -> SecurityGroup {
 /// One rule for each source of a permission.
 fn rules(permission: &types::IpPermission) -> Vec<Rule<String>> {
     let port = |port: Option<i32>| port.map_or(-1, i64::from);
-    let protocol = text(permission.ip_protocol());
-    let traffic = Traffic::new(&protocol, port(permission.from_port()), port(permission.to_port()));
+    let protocol = IpProtocol::of_answer(permission.ip_protocol().unwrap_or_default());
+    let traffic = Traffic::new(protocol, port(permission.from_port()), port(permission.to_port()));
     let rule = |source: fn(String) -> Source<String>, of: Option<&str>, description: Option<&str>| {
-        Some(Rule { traffic: traffic.clone(), source: source(some_text(of)?), description: text(description) })
+        Some(Rule { traffic, source: source(some_text(of)?), description: text(description) })
     };
     let ranges = permission.ip_ranges().iter();
     let ranges = ranges.map(|range| rule(Source::Cidr, range.cidr_ip(), range.description()));

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ip_protocol::IpProtocol;
+
 /// A network access control list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -24,8 +26,8 @@ pub struct AclEntry {
     pub is_egress: bool,
     /// Whether the packets are allowed.
     pub allows: bool,
-    /// Number of the IP protocol, or `-1` for all.
-    pub protocol: String,
+    /// Protocol of the packets.
+    pub protocol: IpProtocol,
     /// Range of the other side's addresses.
     pub cidr_block: String,
     /// First and last port; absent for all.

@@ -4,6 +4,7 @@ use capa_api::common::Tags;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
+use super::ip_protocol::IpProtocol;
 use crate::resource::Effect;
 
 /// A security group.
@@ -40,11 +41,11 @@ pub struct Rule<I> {
 }
 
 /// Protocol and ports.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Traffic {
-    /// `tcp`, `udp`, `icmp`, `icmpv6`, the number of another protocol, or `-1` for all protocols.
-    pub protocol: String,
+    /// Protocol.
+    pub protocol: IpProtocol,
     /// First and last port, or type and code of ICMP. Absent for protocols without ports.
     pub ports: Option<(i32, i32)>,
 }
@@ -76,25 +77,35 @@ pub enum Call<I> {
 }
 
 impl Traffic {
-    /// Whether it is all traffic.
-    pub fn is_all(&self) -> bool {
-        self.protocol == "-1"
+    /// TCP connections to a port.
+    pub const fn tcp(port: i32) -> Self {
+        Self::range(IpProtocol::Tcp, port, port)
     }
 
-    /// Traffic in the one form in which AWS shows it: by the names of protocols that have one, and without ports for
-    /// protocols that have none.
-    pub fn new(protocol: &str, first_port: i64, last_port: i64) -> Self {
-        let protocol = match protocol.to_ascii_lowercase().as_str() {
-            "all" | "-1" => "-1".to_owned(),
-            "6" => "tcp".to_owned(),
-            "17" => "udp".to_owned(),
-            "1" => "icmp".to_owned(),
-            "58" => "icmpv6".to_owned(),
-            other => other.to_owned(),
-        };
-        let has_ports = ["tcp", "udp", "icmp", "icmpv6"].contains(&protocol.as_str());
+    /// UDP packets to a port.
+    pub const fn udp(port: i32) -> Self {
+        Self::range(IpProtocol::Udp, port, port)
+    }
+
+    /// Packets to a range of ports.
+    pub const fn range(protocol: IpProtocol, first: i32, last: i32) -> Self {
+        Self { protocol, ports: Some((first, last)) }
+    }
+
+    /// Packets of a protocol without ports.
+    pub const fn protocol(protocol: IpProtocol) -> Self {
+        Self { protocol, ports: None }
+    }
+
+    /// Whether it is all traffic.
+    pub fn is_all(&self) -> bool {
+        self.protocol == IpProtocol::All
+    }
+
+    /// Traffic in the one form in which AWS shows it: without ports for protocols that have none.
+    pub fn new(protocol: IpProtocol, first_port: i64, last_port: i64) -> Self {
         let ports = i32::try_from(first_port).ok().zip(i32::try_from(last_port).ok());
-        Self { ports: ports.filter(|_| has_ports), protocol }
+        Self { ports: ports.filter(|_| protocol.has_ports()), protocol }
     }
 }
 
@@ -105,7 +116,7 @@ impl<I> Rule<I> {
     /// The error of `id`.
     pub fn try_map<J, E>(&self, id: &mut dyn FnMut(&I) -> Result<J, E>) -> Result<Rule<J>, E> {
         Ok(Rule {
-            traffic: self.traffic.clone(),
+            traffic: self.traffic,
             source: match &self.source {
                 Source::Cidr(range) => Source::Cidr(range.clone()),
                 Source::Ipv6Cidr(range) => Source::Ipv6Cidr(range.clone()),
@@ -159,19 +170,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traffic_has_one_form_however_it_is_written() {
-        let traffic = |protocol: &str, ports| Traffic { protocol: protocol.to_owned(), ports };
-        for (protocol, first, last, expected) in [
-            ("TCP", 443, 443, traffic("tcp", Some((443, 443)))),
-            ("6", 443, 443, traffic("tcp", Some((443, 443)))),
-            ("all", 0, 65_535, traffic("-1", None)),
-            ("-1", -1, -1, traffic("-1", None)),
-            ("4", -1, 65_535, traffic("4", None)),
-            ("50", 0, 0, traffic("50", None)),
-            ("58", -1, -1, traffic("icmpv6", Some((-1, -1)))),
-            ("icmp", 8, -1, traffic("icmp", Some((8, -1)))),
-        ] {
-            assert_eq!(Traffic::new(protocol, first, last), expected, "{protocol}");
-        }
+    fn only_some_protocols_have_ports() {
+        let new = |protocol: &str, first, last| Traffic::new(protocol.parse().unwrap(), first, last);
+        assert_eq!(new("tcp", 443, 443), Traffic::tcp(443));
+        assert_eq!(new("58", -1, -1), Traffic::range(IpProtocol::Icmpv6, -1, -1));
+        assert_eq!(new("icmp", 8, -1), Traffic::range(IpProtocol::Icmp, 8, -1));
+        assert_eq!(new("-1", 0, 65_535), Traffic::protocol(IpProtocol::All));
+        assert_eq!(new("4", -1, 65_535), Traffic::protocol(IpProtocol::IP_IN_IP));
     }
 }

@@ -50,13 +50,13 @@ pub(super) enum NotOurs {
     #[error("it does not carry the tags of this machine")]
     Untagged(Proof),
     /// No proof exists.
-    #[error("neither its client token nor this AWSMachine says that it belongs to this machine")]
+    #[error("neither its client token nor this AWSMachine shows that it belongs to this machine")]
     Unnamed,
     /// The AWSMachine names the instance, but has no verified owner.
     #[error("this AWSMachine names it, and {0}")]
     WithoutOwner(OwnerProblem),
     /// Another AWSMachine names or records the instance too.
-    #[error("AWSMachine {0} has it as well")]
+    #[error("AWSMachine {0} names or records it too")]
     Claimed(String),
 }
 

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use capa_api::common::Tags;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::{CloudError, ElasticIp, Query};
 
 use super::{Ec2, Resource, cloned};
@@ -42,7 +42,7 @@ impl Ec2 {
         action: &'static str,
         pool: Option<&str>,
         tags: &Tags,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         if self.addresses.len() >= self.behaviour.address_quota {
             let message = "The maximum number of addresses has been reached.";
             return Err(CloudError::answered(action, "AddressLimitExceeded", message));
@@ -54,10 +54,10 @@ impl Ec2 {
         let id = body.address.allocation_id.clone();
         let resource = self.new_resource(body);
         self.addresses.insert(id.clone(), resource);
-        Ok(Answer::Made(id))
+        Ok(ChangeAnswer::Made(id))
     }
 
-    pub(crate) fn release_address(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    pub(crate) fn release_address(&mut self, action: &'static str, id: &str) -> Result<ChangeAnswer, CloudError> {
         let address = self.known_address(action, id)?;
         if address.association_id.is_some() {
             let message = format!("Address {} is in use.", address.public_ip);
@@ -68,7 +68,7 @@ impl Ec2 {
         if let Some(free) = pool.and_then(|pool| self.pools.get_mut(&pool)) {
             *free = free.saturating_add(1);
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     fn take_from_pool(&mut self, action: &'static str, pool: &str) -> Result<(), CloudError> {

@@ -4,7 +4,7 @@ use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::InternetGateway;
 use capa_cloud::ec2::internet_gateway::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 
 use super::{Ec2, Resource};
 
@@ -13,7 +13,7 @@ impl Ec2 {
         &mut self,
         action: &'static str,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateInternetGateway { tags } => self.create_gateway(action, tags),
             Call::AttachInternetGateway { gateway, vpc } => self.attach_gateway(action, gateway, vpc),
@@ -22,7 +22,7 @@ impl Ec2 {
         }
     }
 
-    fn create_gateway(&mut self, action: &'static str, tags: &Tags) -> Result<Answer, CloudError> {
+    fn create_gateway(&mut self, action: &'static str, tags: &Tags) -> Result<ChangeAnswer, CloudError> {
         if self.internet_gateways.len() >= self.behaviour.internet_gateway_quota {
             let message = "The maximum number of internet gateways has been reached.";
             return Err(CloudError::answered(action, "InternetGatewayLimitExceeded", message));
@@ -30,10 +30,10 @@ impl Ec2 {
         let id = self.next_id("igw");
         let resource = self.new_resource(new_gateway(&id, None, tags.clone()));
         self.internet_gateways.insert(id.clone(), resource);
-        Ok(Answer::Made(id))
+        Ok(ChangeAnswer::Made(id))
     }
 
-    fn attach_gateway(&mut self, action: &'static str, id: &str, vpc: &str) -> Result<Answer, CloudError> {
+    fn attach_gateway(&mut self, action: &'static str, id: &str, vpc: &str) -> Result<ChangeAnswer, CloudError> {
         if let Some(attached) = &self.known_gateway(action, id)?.vpc_id {
             let message = format!("resource {id} is already attached to network {attached}");
             return Err(CloudError::answered(action, "Resource.AlreadyAssociated", &message));
@@ -46,10 +46,10 @@ impl Ec2 {
             return Err(CloudError::answered(action, "InvalidParameterValue", &message));
         }
         self.set_attachment(id, Some(vpc));
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn detach_gateway(&mut self, action: &'static str, id: &str, vpc: &str) -> Result<Answer, CloudError> {
+    fn detach_gateway(&mut self, action: &'static str, id: &str, vpc: &str) -> Result<ChangeAnswer, CloudError> {
         let is_attached = self.known_gateway(action, id)?.vpc_id.as_deref() == Some(vpc);
         self.known_vpc(action, vpc)?;
         if !is_attached {
@@ -62,16 +62,16 @@ impl Ec2 {
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
         self.set_attachment(id, None);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn delete_gateway(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    fn delete_gateway(&mut self, action: &'static str, id: &str) -> Result<ChangeAnswer, CloudError> {
         if self.known_gateway(action, id)?.vpc_id.is_some() {
             let message = format!("The internetGateway '{id}' has dependencies and cannot be deleted.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
         self.internet_gateways.remove(id);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The internet gateway that a call names.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, InternetGateway, Observed, RouteTable, Subnet, Vpc};
-use capa_cloud::managed::{self, Answer, Repeat, Scope, Seen};
+use capa_cloud::managed::{self, ChangeAnswer, Repeat, Scope, Seen};
 use capa_cloud::{Availability, CloudError, ErrorClass, InstanceType};
 use ipnet::Ipv4Net;
 
@@ -104,7 +104,7 @@ impl Ec2 {
 
     /// Makes a call that changes something: all of it, or nothing and an error. A call with the client token of an
     /// earlier one has the answer of that call, whatever has become of the resource since.
-    pub(crate) fn call(&mut self, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(crate) fn call(&mut self, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         let action = call.action();
         let whole = managed::Call::Ec2(call.clone());
         let Repeat::Token(token) = whole.repeat() else {
@@ -112,14 +112,14 @@ impl Ec2 {
         };
         let key = (action, token.to_owned());
         match self.tokens.get(&key) {
-            Some((first, id)) if *first == whole => Ok(Answer::Made(id.clone())),
+            Some((first, id)) if *first == whole => Ok(ChangeAnswer::Made(id.clone())),
             Some(_) => {
                 let message = format!("The client token '{token}' was used before with other parameters.");
                 Err(CloudError::answered(action, "IdempotentParameterMismatch", &message))
             }
             None => {
                 let answer = self.call_once(action, call)?;
-                if let Answer::Made(id) = &answer {
+                if let ChangeAnswer::Made(id) = &answer {
                     self.tokens.insert(key, (whole, id.clone()));
                 }
                 Ok(answer)
@@ -127,7 +127,7 @@ impl Ec2 {
         }
     }
 
-    fn call_once(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+    fn call_once(&mut self, action: &'static str, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::Vpc(call) => self.call_vpc(action, call),
             Call::Subnet(call) => self.call_subnet(action, call),

@@ -7,7 +7,7 @@ use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::nat_gateway::Call;
 use capa_cloud::ec2::{NatGateway, NatGatewayState};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use jiff::Timestamp;
 
 use super::{Ec2, Resource};
@@ -33,7 +33,11 @@ pub(super) struct Body {
 }
 
 impl Ec2 {
-    pub(super) fn call_nat_gateway(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) fn call_nat_gateway(
+        &mut self,
+        action: &'static str,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::AllocateAddress { public_ipv4_pool, tags } => {
                 self.allocate_address(action, public_ipv4_pool.as_deref(), tags)
@@ -52,7 +56,7 @@ impl Ec2 {
         subnet: &str,
         address: &str,
         tags: &Tags,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let subnet = self.known_subnet(action, subnet)?.clone();
         if self.known_address(action, address)?.association_id.is_some() {
             let message = format!("Elastic IP address [{address}] is already associated");
@@ -76,17 +80,17 @@ impl Ec2 {
         let resource = self.new_resource(body);
         self.nat_gateways.insert(id.clone(), resource);
         self.associate_address(&id, address);
-        Ok(Answer::Made(id))
+        Ok(ChangeAnswer::Made(id))
     }
 
-    fn delete_nat_gateway(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    fn delete_nat_gateway(&mut self, action: &'static str, id: &str) -> Result<ChangeAnswer, CloudError> {
         let known = self.nat_gateways.get(id);
         if !known.is_some_and(|resource| self.is_shown(resource) && self.is_listed(resource)) {
             let message = format!("NAT gateway {id} was not found");
             return Err(CloudError::answered(action, "NatGatewayNotFound", &message));
         }
         self.remove_nat_gateway(id);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The number of NAT gateways that count against the quota of a zone.

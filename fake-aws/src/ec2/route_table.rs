@@ -5,14 +5,18 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_cloud::ec2::route_table::{Call, NewRouteTarget};
 use capa_cloud::ec2::{NatGatewayState, Route, RouteTable, RouteTableAssociation, RouteTarget};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::{CloudError, Query};
 
 use super::{Ec2, Resource, cloned, parsed_range};
 use crate::filters::select;
 
 impl Ec2 {
-    pub(super) fn call_route_table(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) fn call_route_table(
+        &mut self,
+        action: &'static str,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateRouteTable { vpc, tags, .. } => self.create_route_table(action, vpc, tags),
             Call::CreateRoute { table, destination, target } => self.create_route(action, table, destination, target),
@@ -24,13 +28,13 @@ impl Ec2 {
             Call::DisassociateRouteTable { association } => {
                 let subnet = self.known_association(action, association)?.subnet_id.clone();
                 self.disassociate_subnet(&subnet);
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
             Call::DeleteRouteTable { table } => self.delete_route_table(action, table),
         }
     }
 
-    fn create_route_table(&mut self, action: &'static str, vpc: &str, tags: &Tags) -> Result<Answer, CloudError> {
+    fn create_route_table(&mut self, action: &'static str, vpc: &str, tags: &Tags) -> Result<ChangeAnswer, CloudError> {
         self.known_vpc(action, vpc)?;
         if self.route_tables_of(vpc).count() >= self.behaviour.route_table_quota {
             let message = "The maximum number of route tables has been reached.";
@@ -39,7 +43,7 @@ impl Ec2 {
         let id = self.next_id("rtb");
         let resource = self.new_resource(new_table(&id, vpc, tags.clone()));
         self.route_tables.insert(id.clone(), resource);
-        Ok(Answer::Made(id))
+        Ok(ChangeAnswer::Made(id))
     }
 
     fn create_route(
@@ -48,7 +52,7 @@ impl Ec2 {
         id: &str,
         destination: &str,
         target: &NewRouteTarget<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let table = self.known_route_table(action, id)?;
         let destination = parsed_range(action, destination)?.to_string();
         if table.routes.iter().any(|route| route.destination == destination) {
@@ -57,7 +61,7 @@ impl Ec2 {
         }
         let target = self.known_target(action, &table.vpc_id, target)?;
         self.set_route(id, &destination, Some(&target));
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     fn replace_route(
@@ -66,7 +70,7 @@ impl Ec2 {
         id: &str,
         destination: &str,
         target: &NewRouteTarget<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let table = self.known_route_table(action, id)?;
         let destination = parsed_range(action, destination)?.to_string();
         let target = self.known_target(action, &table.vpc_id, target)?;
@@ -77,10 +81,15 @@ impl Ec2 {
             return Err(CloudError::answered(action, "InvalidParameterValue", &message));
         }
         self.set_route(id, &destination, Some(&target));
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn associate_route_table(&mut self, action: &'static str, table: &str, subnet: &str) -> Result<Answer, CloudError> {
+    fn associate_route_table(
+        &mut self,
+        action: &'static str,
+        table: &str,
+        subnet: &str,
+    ) -> Result<ChangeAnswer, CloudError> {
         let vpc = self.known_route_table(action, table)?.vpc_id;
         let subnet = self.known_subnet(action, subnet)?;
         is_of_vpc(action, table, &vpc, &subnet.vpc_id)?;
@@ -90,27 +99,27 @@ impl Ec2 {
             return Err(CloudError::answered(action, "Resource.AlreadyAssociated", &message));
         }
         self.associate_subnet(table, &subnet);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The subnet uses the new table under a new association.
-    fn replace_association(&mut self, action: &'static str, id: &str, table: &str) -> Result<Answer, CloudError> {
+    fn replace_association(&mut self, action: &'static str, id: &str, table: &str) -> Result<ChangeAnswer, CloudError> {
         let subnet = self.known_association(action, id)?.subnet_id.clone();
         let vpc = self.known_route_table(action, table)?.vpc_id;
         let subnet_vpc = self.known_subnet(action, &subnet)?.vpc_id.clone();
         is_of_vpc(action, table, &vpc, &subnet_vpc)?;
         self.associate_subnet(table, &subnet);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn delete_route_table(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    fn delete_route_table(&mut self, action: &'static str, id: &str) -> Result<ChangeAnswer, CloudError> {
         let table = self.known_route_table(action, id)?;
         if table.is_main || !table.associations.is_empty() {
             let message = format!("The routeTable '{id}' has dependencies and cannot be deleted.");
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
         self.route_tables.remove(id);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The route table that a call names.

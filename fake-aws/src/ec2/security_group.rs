@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use capa_api::common::Tags;
-use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
-use capa_cloud::managed::Answer;
+use capa_cloud::ec2::{IpProtocol, SecurityGroup};
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::{CloudError, Query};
 use ipnet::Ipv6Net;
 
@@ -27,7 +27,7 @@ impl Ec2 {
         &mut self,
         action: &'static str,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateSecurityGroup { vpc, name, description, tags } => {
                 self.create_security_group(action, vpc, name, description, tags)
@@ -50,7 +50,7 @@ impl Ec2 {
         name: &str,
         description: &str,
         tags: &Tags,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         self.known_vpc(action, vpc)?;
         if self.security_groups_of(vpc).any(|known| known.name == name) {
             let message = format!("The security group '{name}' already exists for VPC '{vpc}'");
@@ -64,11 +64,16 @@ impl Ec2 {
         let body = Body { group: new_group(&id, vpc, name, tags.clone()), description: description.to_owned() };
         let resource = self.new_resource(body);
         self.security_groups.insert(id.clone(), resource);
-        Ok(Answer::Made(id))
+        Ok(ChangeAnswer::Made(id))
     }
 
     /// Adds all rules, or none.
-    fn authorize(&mut self, action: &'static str, id: &str, rules: &[Rule<String>]) -> Result<Answer, CloudError> {
+    fn authorize(
+        &mut self,
+        action: &'static str,
+        id: &str,
+        rules: &[Rule<String>],
+    ) -> Result<ChangeAnswer, CloudError> {
         let group = self.known_security_group(action, id)?;
         let rules = stored(action, rules)?;
         for rule in &rules {
@@ -93,7 +98,7 @@ impl Ec2 {
         for rule in rules {
             self.add_rule(id, rule);
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// Removes all rules of a direction, or none.
@@ -103,7 +108,7 @@ impl Ec2 {
         id: &str,
         rules: &[Rule<String>],
         of: fn(&mut SecurityGroup) -> &mut Vec<Rule<String>>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         self.known_security_group(action, id)?;
         let rules = stored(action, rules)?;
         let mut known = self.security_group_mut(id).map(of);
@@ -115,10 +120,10 @@ impl Ec2 {
         if let Some(known) = &mut known {
             known.retain(|known| !contains(&rules, known));
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn delete_security_group(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    fn delete_security_group(&mut self, action: &'static str, id: &str) -> Result<ChangeAnswer, CloudError> {
         let group = self.known_security_group(action, id)?;
         if group.name == DEFAULT {
             let message = format!("the specified group: \"{id}\" name: \"{DEFAULT}\" cannot be deleted by a user");
@@ -131,7 +136,7 @@ impl Ec2 {
             return Err(CloudError::answered(action, "DependencyViolation", &message));
         }
         self.security_groups.remove(id);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The security group that a call names.
@@ -300,7 +305,7 @@ fn new_group(id: &str, vpc: &str, name: &str, tags: Tags) -> SecurityGroup {
 /// The rule for outgoing traffic of a new group.
 fn to_anywhere() -> Rule<String> {
     Rule {
-        traffic: Traffic::new("-1", -1, -1),
+        traffic: Traffic::new(IpProtocol::All, -1, -1),
         source: Source::Cidr("0.0.0.0/0".to_owned()),
         description: String::new(),
     }
@@ -308,7 +313,11 @@ fn to_anywhere() -> Rule<String> {
 
 /// The rule for incoming traffic of a new default group.
 fn from_itself(group: &str) -> Rule<String> {
-    Rule { traffic: Traffic::new("-1", -1, -1), source: Source::Group(group.to_owned()), description: String::new() }
+    Rule {
+        traffic: Traffic::new(IpProtocol::All, -1, -1),
+        source: Source::Group(group.to_owned()),
+        description: String::new(),
+    }
 }
 
 /// Rules in the form in which EC2 stores them: the ranges without the bits of a host.

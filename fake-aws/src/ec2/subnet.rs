@@ -3,7 +3,7 @@
 use capa_api::common::{HostnameType, Tags};
 use capa_cloud::ec2::Subnet;
 use capa_cloud::ec2::subnet::{Attribute, Call};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::{CloudError, Query};
 use ipnet::Ipv4Net;
 
@@ -11,19 +11,23 @@ use super::{Ec2, Resource, cloned, is_allowed_size, parsed_range};
 use crate::filters::select;
 
 impl Ec2 {
-    pub(super) fn call_subnet(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) fn call_subnet(
+        &mut self,
+        action: &'static str,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateSubnet { vpc, cidr_block, zone, tags } => {
                 let range = self.free_range(action, vpc, cidr_block, zone)?.to_string();
                 let id = self.next_id("subnet");
                 let resource = self.new_resource(new_subnet(&id, vpc, &range, zone, tags.clone()));
                 self.subnets.insert(id.clone(), resource);
-                Ok(Answer::Made(id))
+                Ok(ChangeAnswer::Made(id))
             }
             Call::ModifySubnetAttribute { subnet, attribute } => {
                 self.known_subnet(action, subnet)?;
                 self.set_subnet_attribute(subnet, *attribute);
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
             Call::DeleteSubnet { subnet } => {
                 self.known_subnet(action, subnet)?;
@@ -34,7 +38,7 @@ impl Ec2 {
                 }
                 self.disassociate_subnet(subnet);
                 self.subnets.remove(subnet);
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
         }
     }

@@ -3,19 +3,19 @@
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::tag::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 
 use super::Ec2;
 
 impl Ec2 {
-    pub(super) fn call_tag(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) fn call_tag(&mut self, action: &'static str, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         let (Call::CreateTags { resource, .. } | Call::DeleteTags { resource, .. }) = call;
         let tags = self.tags_mut(resource).ok_or_else(|| not_found(action, resource))?;
         match call {
             Call::CreateTags { tags: added, .. } => *tags = with_tags(action, tags, added)?,
             Call::DeleteTags { keys, .. } => tags.retain(|key, _| !keys.contains(key)),
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The tags of a resource of any kind.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use capa_api::common::Tags;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 use capa_cloud::ec2::{Vpc, VpcDns};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::{CloudError, Query};
 
 use ipnet::Ipv4Net;
@@ -38,7 +38,7 @@ impl Body {
 }
 
 impl Ec2 {
-    pub(super) fn call_vpc(&mut self, action: &'static str, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) fn call_vpc(&mut self, action: &'static str, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateVpc { cidr_block, tags } => self.create_vpc(action, cidr_block, tags),
             Call::ModifyVpcAttribute { vpc, attribute } => self.modify_vpc(action, vpc, *attribute),
@@ -47,7 +47,7 @@ impl Ec2 {
         }
     }
 
-    fn create_vpc(&mut self, action: &'static str, cidr_block: &str, tags: &Tags) -> Result<Answer, CloudError> {
+    fn create_vpc(&mut self, action: &'static str, cidr_block: &str, tags: &Tags) -> Result<ChangeAnswer, CloudError> {
         let range = parsed_range(action, cidr_block)?;
         if !is_allowed_size(range) {
             let message = format!("The CIDR '{cidr_block}' is invalid.");
@@ -61,10 +61,15 @@ impl Ec2 {
         let body = Body::new(id.clone(), range.to_string(), tags.clone());
         let resource = self.new_resource(body);
         self.insert_vpc(&id, resource);
-        Ok(Answer::Made(id))
+        Ok(ChangeAnswer::Made(id))
     }
 
-    fn modify_vpc(&mut self, action: &'static str, id: &str, attribute: DnsAttribute) -> Result<Answer, CloudError> {
+    fn modify_vpc(
+        &mut self,
+        action: &'static str,
+        id: &str,
+        attribute: DnsAttribute,
+    ) -> Result<ChangeAnswer, CloudError> {
         self.known_vpc(action, id)?;
         let Some(resource) = self.vpcs.get_mut(id) else {
             return Err(unknown(action, id));
@@ -78,10 +83,15 @@ impl Ec2 {
                 return Err(CloudError::answered(action, "InvalidParameterValue", &message));
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn associate_range(&mut self, action: &'static str, id: &str, cidr_block: &str) -> Result<Answer, CloudError> {
+    fn associate_range(
+        &mut self,
+        action: &'static str,
+        id: &str,
+        cidr_block: &str,
+    ) -> Result<ChangeAnswer, CloudError> {
         let range = parsed_range(action, cidr_block)?;
         self.known_vpc(action, id)?;
         let now = self.now();
@@ -100,10 +110,10 @@ impl Ec2 {
             return Err(CloudError::answered(action, "CidrLimitExceeded", &message));
         }
         added.push((range.to_string(), now));
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn delete_vpc(&mut self, action: &'static str, id: &str) -> Result<Answer, CloudError> {
+    fn delete_vpc(&mut self, action: &'static str, id: &str) -> Result<ChangeAnswer, CloudError> {
         self.known_vpc(action, id)?;
         let has_subnet = self.subnets.values().any(|subnet| subnet.body.vpc_id == id);
         let has_other = self.has_other_route_table(id) || self.has_other_security_group(id);
@@ -115,7 +125,7 @@ impl Ec2 {
         self.remove_route_tables_of(id);
         self.remove_security_groups_of(id);
         self.vpcs.remove(id);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// Adds a VPC with its main route table and its default security group, which are as old as the VPC.

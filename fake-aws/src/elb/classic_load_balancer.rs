@@ -8,7 +8,7 @@ use capa_cloud::CloudError;
 use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::classic_load_balancer::Call;
 use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer, Protocol};
-use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::managed::{ChangeAnswer, Seen};
 use capa_cloud::targets::Group;
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in, second_subnet};
@@ -32,7 +32,7 @@ impl Elb {
         ec2: &mut Ec2,
         action: &'static str,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateLoadBalancer { name, scheme, subnets, security_groups, listener, tags } => {
                 let settings = Settings { name, scheme: *scheme, subnets, security_groups, listener, tags };
@@ -69,7 +69,7 @@ impl Elb {
                 }
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     fn create_classic_load_balancer(
@@ -77,11 +77,11 @@ impl Elb {
         ec2: &mut Ec2,
         action: &'static str,
         settings: &Settings<'_>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let name = settings.name;
         if let Some(known) = self.classic_load_balancers.get(name) {
             if settings.are_of(ec2, &known.body) {
-                return Ok(Answer::Made(name.to_owned()));
+                return Ok(ChangeAnswer::Made(name.to_owned()));
             }
             let message =
                 format!("Load Balancer named {name} already exists and it is configured with different parameters.");
@@ -99,7 +99,7 @@ impl Elb {
             ..new_load_balancer(ec2, name, settings.scheme, place, settings.listener, settings.tags.clone())
         };
         let resource = ec2.new_resource(body);
-        Ok(Answer::Made(self.insert_classic_load_balancer(ec2, resource)))
+        Ok(ChangeAnswer::Made(self.insert_classic_load_balancer(ec2, resource)))
     }
 
     fn create_classic_listener(

@@ -6,7 +6,7 @@ use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::listener::Call;
 use capa_cloud::elb::{Listener, Protocol};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 
 use super::Elb;
 use crate::ec2::{Ec2, Resource};
@@ -17,7 +17,7 @@ impl Elb {
         ec2: &mut Ec2,
         action: &'static str,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateListener { load_balancer, group, port, tags } => {
                 self.create_listener(ec2, action, load_balancer, group, *port, tags)
@@ -26,12 +26,12 @@ impl Elb {
                 let known = self.known_listener(ec2, action, listener)?;
                 self.can_forward(ec2, action, &known.load_balancer_arn, group)?;
                 self.set_listener_targets(listener, &[group]);
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
             Call::DeleteListener { listener } => {
                 self.known_listener(ec2, action, listener)?;
                 self.listeners.remove(listener);
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
         }
     }
@@ -44,11 +44,11 @@ impl Elb {
         group: &str,
         port: i32,
         tags: &Tags,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         self.can_forward(ec2, action, load_balancer, group)?;
         let mut known = self.bodies();
         match known.find(|known| known.load_balancer_arn == load_balancer && known.port == port) {
-            Some(known) if known.target_group_arns == [group] => return Ok(Answer::Done),
+            Some(known) if known.target_group_arns == [group] => return Ok(ChangeAnswer::Done),
             Some(_) => {
                 let message = format!("A listener already exists on port {port} of this load balancer");
                 return Err(CloudError::answered(action, "DuplicateListener", &message));
@@ -59,7 +59,7 @@ impl Elb {
         let id = body.arn.clone();
         let resource = ec2.new_resource(body);
         self.listeners.insert(id, resource);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// Whether listeners of a load balancer can forward to a target group: both exist in one VPC, and the group belongs

@@ -9,7 +9,7 @@ use capa_cloud::CloudError;
 use capa_cloud::ec2::NetworkInterface;
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{IpAddressType, LoadBalancer, LoadBalancerKind, LoadBalancerState};
-use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::managed::{ChangeAnswer, Seen};
 
 use super::placement::{Place, are_of_vpc, are_same, interfaces, place, place_in};
 use super::{Elb, REGION, arn, defaults, merge};
@@ -35,34 +35,36 @@ impl Elb {
         ec2: &mut Ec2,
         action: &'static str,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
-            Call::CreateLoadBalancer { name, scheme, subnets, addresses, security_groups, tags } => match self
-                .load_balancer_named(name)
-            {
-                Some(known) if is_same(known, *scheme, subnets, security_groups) => Ok(Answer::Made(known.arn.clone())),
-                Some(_) => {
-                    let message =
-                        format!("A load balancer with the same name '{name}' exists, but with other settings");
-                    Err(CloudError::answered(action, "DuplicateLoadBalancerName", &message))
+            Call::CreateLoadBalancer { name, scheme, subnets, addresses, security_groups, tags } => {
+                match self.load_balancer_named(name) {
+                    Some(known) if is_same(known, *scheme, subnets, security_groups) => {
+                        Ok(ChangeAnswer::Made(known.arn.clone()))
+                    }
+                    Some(_) => {
+                        let message =
+                            format!("A load balancer with the same name '{name}' exists, but with other settings");
+                        Err(CloudError::answered(action, "DuplicateLoadBalancerName", &message))
+                    }
+                    None => {
+                        let place = place(ec2, action, *scheme, subnets)?;
+                        are_of_vpc(ec2, action, security_groups, &place.vpc)?;
+                        self.has_quota(ec2, action)?;
+                        ec2.give_addresses(action, addresses)?;
+                        let mut body = new_load_balancer(ec2, name, *scheme, place, tags.clone());
+                        body.load_balancer.security_group_ids.clone_from(security_groups);
+                        body.addresses.clone_from(addresses);
+                        body.failure = self.take_planned_failure();
+                        let resource = ec2.new_resource(body);
+                        Ok(ChangeAnswer::Made(self.insert_load_balancer(ec2, resource)))
+                    }
                 }
-                None => {
-                    let place = place(ec2, action, *scheme, subnets)?;
-                    are_of_vpc(ec2, action, security_groups, &place.vpc)?;
-                    self.has_quota(ec2, action)?;
-                    ec2.give_addresses(action, addresses)?;
-                    let mut body = new_load_balancer(ec2, name, *scheme, place, tags.clone());
-                    body.load_balancer.security_group_ids.clone_from(security_groups);
-                    body.addresses.clone_from(addresses);
-                    body.failure = self.take_planned_failure();
-                    let resource = ec2.new_resource(body);
-                    Ok(Answer::Made(self.insert_load_balancer(ec2, resource)))
-                }
-            },
+            }
             Call::ModifyLoadBalancerAttributes { load_balancer, attributes } => {
                 let body = self.load_balancer_to_change(ec2, action, load_balancer)?;
                 merge(&mut body.attributes, attributes);
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
             Call::SetSubnets { load_balancer, subnets } => self.set_subnets(ec2, action, load_balancer, subnets),
             Call::SetSecurityGroups { load_balancer, security_groups } => {
@@ -86,13 +88,13 @@ impl Elb {
         action: &'static str,
         arn: &str,
         subnets: &[String],
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let body = self.load_balancer_to_change(ec2, action, arn)?;
         let LoadBalancer { vpc_id, scheme, .. } = &body.load_balancer;
         body.load_balancer.subnets = place_in(ec2, action, vpc_id, *scheme, subnets)?.subnets;
         let interfaces = interfaces_of(&body.load_balancer);
         ec2.set_interfaces(arn, interfaces);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     fn set_security_groups(
@@ -101,7 +103,7 @@ impl Elb {
         action: &'static str,
         arn: &str,
         groups: &[String],
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let load_balancer = &mut self.load_balancer_to_change(ec2, action, arn)?.load_balancer;
         if load_balancer.security_group_ids.is_empty() {
             let message = "You cannot set security groups on a load balancer that was created without any";
@@ -115,13 +117,18 @@ impl Elb {
         load_balancer.security_group_ids = groups.to_vec();
         let interfaces = interfaces_of(load_balancer);
         ec2.set_interfaces(arn, interfaces);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
-    fn delete_load_balancer(&mut self, ec2: &mut Ec2, action: &'static str, arn: &str) -> Result<Answer, CloudError> {
+    fn delete_load_balancer(
+        &mut self,
+        ec2: &mut Ec2,
+        action: &'static str,
+        arn: &str,
+    ) -> Result<ChangeAnswer, CloudError> {
         let known = self.load_balancers.get(arn);
         let Some(known) = known.filter(|resource| ec2.is_shown(resource)) else {
-            return Ok(Answer::Done);
+            return Ok(ChangeAnswer::Done);
         };
         let protection = known.body.attributes.get(DELETION_PROTECTION);
         if protection.is_some_and(|value| value == "true") {
@@ -129,7 +136,7 @@ impl Elb {
             return Err(CloudError::answered(action, "OperationNotPermitted", &message));
         }
         self.remove_load_balancer(ec2, arn);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The load balancer that a call names.

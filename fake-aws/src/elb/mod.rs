@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::{Call, ClassicLoadBalancer, Listener, TargetGroup};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::targets::Group;
 
 use crate::ec2::{Ec2, Resource};
@@ -48,7 +48,7 @@ impl Elb {
     }
 
     /// Makes a call that changes something: all of it, or nothing and an error.
-    pub(crate) fn call(&mut self, ec2: &mut Ec2, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(crate) fn call(&mut self, ec2: &mut Ec2, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         let action = call.action();
         match call {
             Call::LoadBalancer(call) => self.call_load_balancer(ec2, action, call),

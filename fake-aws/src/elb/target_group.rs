@@ -7,7 +7,7 @@ use capa_api::common::Tags;
 use capa_cloud::CloudError;
 use capa_cloud::elb::target_group::Call;
 use capa_cloud::elb::{HealthCheck, Protocol, TargetGroup, TargetType};
-use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::managed::{ChangeAnswer, Seen};
 use capa_cloud::targets::Group;
 
 use super::target::DELAY;
@@ -20,11 +20,11 @@ impl Elb {
         ec2: &mut Ec2,
         action: &'static str,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateTargetGroup { vpc, name, port, health_check, tags } => match self.target_group_named(name) {
                 Some(known) if known.vpc_id == *vpc && known.port == *port && known.health_check == *health_check => {
-                    Ok(Answer::Made(known.arn.clone()))
+                    Ok(ChangeAnswer::Made(known.arn.clone()))
                 }
                 Some(_) => {
                     let message = format!("A target group with the same name '{name}' exists, but with other settings");
@@ -36,20 +36,20 @@ impl Elb {
                     let id = body.arn.clone();
                     let resource = ec2.new_resource(body);
                     self.target_groups.insert(id.clone(), resource);
-                    Ok(Answer::Made(id))
+                    Ok(ChangeAnswer::Made(id))
                 }
             },
             Call::ModifyTargetGroup { group, health_check } => {
                 self.known_target_group(ec2, action, group)?;
                 self.set_health_check(group, health_check.clone());
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
             Call::ModifyTargetGroupAttributes { group, attributes } => {
                 self.known_target_group(ec2, action, group)?;
                 if let Some(Seen::Shown(known)) = self.target_group_mut(group).map(|group| &mut group.attributes) {
                     merge(known, attributes);
                 }
-                Ok(Answer::Done)
+                Ok(ChangeAnswer::Done)
             }
             Call::DeleteTargetGroup { group } => self.delete_target_group(ec2, action, group),
         }
@@ -67,16 +67,16 @@ impl Elb {
         Ok(())
     }
 
-    fn delete_target_group(&mut self, ec2: &Ec2, action: &'static str, arn: &str) -> Result<Answer, CloudError> {
+    fn delete_target_group(&mut self, ec2: &Ec2, action: &'static str, arn: &str) -> Result<ChangeAnswer, CloudError> {
         if self.known_target_group(ec2, action, arn).is_err() {
-            return Ok(Answer::Done);
+            return Ok(ChangeAnswer::Done);
         }
         if self.listeners_to(arn).next().is_some() {
             let message = format!("Target group '{arn}' is currently in use by a listener or a rule");
             return Err(CloudError::answered(action, "ResourceInUse", &message));
         }
         self.remove_target_group(arn);
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     /// The target group that a call names.

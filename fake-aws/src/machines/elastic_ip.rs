@@ -3,7 +3,7 @@
 use capa_api::common::Tags;
 use jiff::Timestamp;
 
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::{CloudError, ElasticIp, ElasticIpAnswer, ElasticIpCall, Query};
 
 use super::allocated_address::AllocatedAddress;
@@ -51,7 +51,7 @@ impl Region {
 
     fn allocate_address(&mut self, key: &str, pool: Option<&str>, tags: &Tags) -> Result<ElasticIpAnswer, CloudError> {
         let answer = self.network.ec2().allocate_address("AllocateAddress", pool, tags)?;
-        let Answer::Made(id) = answer else {
+        let ChangeAnswer::Made(id) = answer else {
             return Ok(ElasticIpAnswer::Done);
         };
         let public_ip = self.record_address(&id, key, pool, tags);

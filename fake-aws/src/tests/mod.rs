@@ -26,7 +26,7 @@ use capa_cloud::CloudError;
 use capa_cloud::ec2::{
     Observed, internet_gateway as gateways, nat_gateway as nat_gateways, subnet as subnets, vpc as vpcs,
 };
-use capa_cloud::managed::{Answer, Call, ManagedCloud, ManagedObserver, Scope};
+use capa_cloud::managed::{Call, ChangeAnswer, ManagedCloud, ManagedObserver, Scope};
 use futures::FutureExt;
 
 use super::FakeAccount;
@@ -43,23 +43,23 @@ fn owned() -> Tags {
 }
 
 /// The answer; `None` if the call does not complete.
-fn attempt(account: &FakeAccount, call: impl Into<Call<String>>) -> Option<Result<Answer, CloudError>> {
+fn attempt(account: &FakeAccount, call: impl Into<Call<String>>) -> Option<Result<ChangeAnswer, CloudError>> {
     account.call(&call.into()).now_or_never()
 }
 
-fn call(account: &FakeAccount, call: impl Into<Call<String>>) -> Result<Answer, CloudError> {
+fn call(account: &FakeAccount, call: impl Into<Call<String>>) -> Result<ChangeAnswer, CloudError> {
     attempt(account, call).expect("the call completes")
 }
 
 fn made(account: &FakeAccount, made_by: impl Into<Call<String>>) -> String {
     match call(account, made_by).unwrap() {
-        Answer::Made(id) => id,
-        Answer::Done => panic!("nothing was made"),
+        ChangeAnswer::Made(id) => id,
+        ChangeAnswer::Done => panic!("nothing was made"),
     }
 }
 
 /// The code of a refusal; empty if the call succeeds.
-fn code(answer: Result<Answer, CloudError>) -> String {
+fn code(answer: Result<ChangeAnswer, CloudError>) -> String {
     answer.err().map_or_else(String::new, |error| error.code.unwrap_or_default())
 }
 

@@ -1,5 +1,5 @@
-use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
+use capa_cloud::ec2::{IpProtocol, SecurityGroup};
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn delete_group(group: &str) -> Call<String> {
 }
 
 fn rule(port: i64, source: Source<String>) -> Rule<String> {
-    Rule { traffic: Traffic::new("tcp", port, port), source, description: "a rule".to_owned() }
+    Rule { traffic: Traffic::new(IpProtocol::Tcp, port, port), source, description: "a rule".to_owned() }
 }
 
 fn from_range(port: i64, range: &str) -> Rule<String> {
@@ -73,7 +73,7 @@ fn a_vpc_has_a_default_security_group_that_goes_with_it() {
         assert_eq!((&group.name[..], &group.vpc_id), ("default", &vpc));
         assert_eq!(group.tags, Tags::new());
         let from_itself = Rule {
-            traffic: Traffic::new("-1", -1, -1),
+            traffic: Traffic::new(IpProtocol::All, -1, -1),
             source: Source::Group(group.id.clone()),
             description: String::new(),
         };

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use capa_api::common::MachineRole;
-pub use capa_cloud::ec2::security_group::{Rule, Source};
+pub use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
 pub use capa_cloud::ec2::{
-    AclEntry, CapacityReservation, CapacityReservationState, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl,
-    Offering, OptInStatus, PlacementGroup, Region, Route, RouteTable, RouteTableAssociation, RouteTarget,
+    AclEntry, CapacityReservation, CapacityReservationState, DhcpOptions, IpProtocol, NatGateway, NatGatewayState,
+    NetworkAcl, Offering, OptInStatus, PlacementGroup, Region, Route, RouteTable, RouteTableAssociation, RouteTarget,
     SecurityGroup, Subnet, Vpc, VpcDns, VpcEndpoint, VpcEndpointType, Zone,
 };
 pub use capa_cloud::elb::{HealthCheck, IpAddressType, Listener, LoadBalancer, TargetGroup};

@@ -6,8 +6,7 @@ use super::list::List;
 use super::object::Object;
 use super::plan::{Balancer, Plan};
 use super::wanted::{GroupUse, Peer, Wanted, Zone};
-use crate::facts::{Demand, MachineRole};
-use crate::reach::Traffic;
+use crate::facts::{Demand, MachineRole, Traffic};
 use crate::rule::Category::{LoadBalancers, SecurityGroups};
 use crate::rules::load_balancers::{CONNECTION_TERMINATION, PRESERVE_CLIENT_ADDRESSES};
 

@@ -24,7 +24,7 @@ pub use terraform::terraform;
 pub use text::text;
 pub use wanted::{GroupUse, Peer, SubnetUse, Wanted, WayOut, Zone};
 
-pub use crate::reach::Traffic;
+pub use crate::facts::Traffic;
 pub use crate::rules::traffic::AclTraffic;
 
 use crate::facts::Demand;

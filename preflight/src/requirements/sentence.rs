@@ -2,6 +2,7 @@
 
 use super::object::Object;
 use super::wanted::{GroupUse, Peer, SubnetUse, Wanted, WayOut, Zone};
+use crate::traffic_text::traffic_text;
 
 /// The requirement for an object, as a sentence.
 pub(super) fn sentence(object: &Object, wanted: &Wanted) -> String {
@@ -94,7 +95,7 @@ fn of_network(object: &Object, wanted: &Wanted) -> String {
         Wanted::NetworkAcl(traffic) => {
             let entry = |is_egress| -> Vec<String> {
                 let entries = traffic.iter().filter(|entry| entry.is_egress == is_egress);
-                entries.map(|entry| entry.traffic.text()).collect()
+                entries.map(|entry| traffic_text(entry.traffic)).collect()
             };
             let (out, into) = (entry(true).join(", "), entry(false).join(", "));
             format!("has a network ACL that allows {out} out and {into} in")
@@ -124,9 +125,9 @@ fn of_security_group(object: &Object, wanted: &Wanted) -> String {
             format!("{} in the VPC, for {owner}", exists(object))
         }
         Wanted::RoomForRule => "has room for another rule".to_owned(),
-        Wanted::Admits { traffic, from } => format!("admits {} from {}", traffic.text(), peer(from)),
+        Wanted::Admits { traffic, from } => format!("admits {} from {}", traffic_text(*traffic), peer(from)),
         Wanted::Allows { traffic: None, to } => format!("allows all packets to {}", peer(to)),
-        Wanted::Allows { traffic: Some(traffic), to } => format!("allows {} to {}", traffic.text(), peer(to)),
+        Wanted::Allows { traffic: Some(traffic), to } => format!("allows {} to {}", traffic_text(*traffic), peer(to)),
         _ => "admits the traffic of the pod network from all machines: spec.preflight.cni of the AWSCluster names the \
               pod network, and then its ports stand here"
             .to_owned(),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::object::Object;
-use crate::reach::Traffic;
+use crate::facts::Traffic;
 use crate::rules::traffic::AclTraffic;
 
 /// What a requirement demands of an object.

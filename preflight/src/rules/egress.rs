@@ -6,9 +6,10 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::machine_groups::{certain, first_certain, group_sets, in_vpc, of_known_groups, peer_in};
 use super::traffic::{self, Side};
-use crate::facts::{DhcpOptions, Facts, MachineRole, SecurityGroup};
-use crate::reach::{Peer, Traffic, allow, egress};
+use crate::facts::{DhcpOptions, Facts, MachineRole, SecurityGroup, Traffic};
+use crate::reach::{Peer, allow, egress};
 use crate::rule::{Checked, Problem, Skipped, of_each};
+use crate::traffic_text::{cli_permissions, traffic_text};
 
 /// Addresses of Amazon's DNS server in every VPC. Source: the user guide of VPC, «Amazon DNS server».
 const AMAZON_DNS: [&str; 2] = ["169.254.169.253", "fd00:ec2::253"];
@@ -110,11 +111,11 @@ fn egress_problem(
     (name, peer): (&str, &Peer<'_>),
 ) -> Problem {
     let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
-    let message = format!("the security groups {} do not allow {} to {name}", ids.join(", "), traffic.text());
+    let message = format!("the security groups {} do not allow {} to {name}", ids.join(", "), traffic_text(traffic));
     let group = ids.last().copied().unwrap_or_default();
     let range = peer.ranges.first().copied().unwrap_or_default();
-    let fix = format!("allow {} to {name}", traffic.text());
-    let command = format!("ec2 authorize-security-group-egress --group-id {group} {}", traffic.permissions(range));
+    let fix = format!("allow {} to {name}", traffic_text(traffic));
+    let command = format!("ec2 authorize-security-group-egress --group-id {group} {}", cli_permissions(traffic, range));
     of_known_groups(facts, Problem::new(ids.join(","), message, fix)).fixed_by(facts.aws(&command))
 }
 

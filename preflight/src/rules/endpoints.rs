@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 
-use crate::facts::{Availability, Facts, Subnet, VpcEndpoint, VpcEndpointType};
+use crate::facts::{Availability, Facts, Subnet, Traffic, VpcEndpoint, VpcEndpointType};
 use crate::lookup::{default_destination, ranges};
-use crate::reach::{Peer, Traffic, allow, filters_of_peer, ingress};
+use crate::reach::{Peer, allow, filters_of_peer, ingress};
 use crate::rule::{Category::Endpoints, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
 use crate::rules::machine_groups::{certain, machines, of_known_groups};
+use crate::traffic_text::cli_parameters_with_range;
 
 /// Services whose VPC endpoints nodes need if there is no other way out of the VPC, with the type of the endpoint.
 /// Source: CAPA's page «Consuming existing infrastructure», and the user guide of ECR for its layers in S3.
@@ -118,7 +119,7 @@ fn closed_endpoint(facts: &Facts, endpoint: &VpcEndpoint, nodes: &Peer<'_>) -> R
     let group = ids.iter().next().copied().unwrap_or_default();
     let range = nodes.ranges.first().copied().unwrap_or_default();
     let problem = Problem::new(&endpoint.id, message, "admit TCP 443 from the subnets of the nodes");
-    let rule = https.parameters_with(range);
+    let rule = cli_parameters_with_range(https, range);
     let command = format!("ec2 authorize-security-group-ingress --group-id {group} {rule}");
     Ok(Some(of_known_groups(facts, problem).fixed_by(facts.aws(&command))))
 }

@@ -7,9 +7,10 @@ use capa_cloud::elb::{LoadBalancerKind, LoadBalancerState, Protocol, TargetType}
 
 use super::machine_groups::{first_certain, machines, machines_by_role, of_known_groups, peer_in};
 use super::security_groups::admits;
-use crate::facts::{Facts, IpAddressType, LoadBalancer, MachineRole, TargetGroup};
-use crate::reach::{Traffic, allow, covers, filters_of_peer, ingress};
+use crate::facts::{Facts, IpAddressType, LoadBalancer, MachineRole, TargetGroup, Traffic};
+use crate::reach::{allow, covers, filters_of_peer, ingress};
 use crate::rule::{Category::LoadBalancers, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
+use crate::traffic_text::{cli_parameters, traffic_text};
 
 /// Maximum time in seconds after which a health check must notice a failed or a new API server. kubeadm waits four
 /// minutes for the API server.
@@ -293,7 +294,7 @@ fn health_checks(facts: &Facts) -> Checked {
         let message = match check.protocol {
             Protocol::Http => "the health check is HTTP, which the API server does not serve".to_owned(),
             Protocol::Https if !["/readyz", "/healthz", "/livez"].iter().any(|known| path.starts_with(known)) => {
-                format!("the health check asks for {path}, which the API server refuses to strangers")
+                format!("the health check asks for {path}, which the API server does not serve to anonymous clients")
             }
             _ if slowest > SLOWEST_HEALTH_CHECK => {
                 format!("the health check needs {slowest} seconds to notice a change")
@@ -411,10 +412,11 @@ fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Prob
         return Ok(None);
     }
     let group = ids.iter().next().copied().unwrap_or_default();
-    let message = format!("the security groups of {} do not admit {} from {from}", balancer.name, traffic.text());
+    let message =
+        format!("the security groups of {} do not admit {} from {from}", balancer.name, traffic_text(traffic));
     let fix =
         if is_public { "the public addresses of NAT gateways and machines" } else { "the subnets of the machines" };
-    let problem = Problem::new(&balancer.name, message, format!("admit {} from {fix}", traffic.text()));
+    let problem = Problem::new(&balancer.name, message, format!("admit {} from {fix}", traffic_text(traffic)));
     let problem = if is_public && ingress(&groups).any(|rule| covers(rule, traffic)) {
         problem.with_severity(Warning)
     } else {
@@ -422,7 +424,7 @@ fn closed_balancer(facts: &Facts, balancer: &LoadBalancer) -> Result<Option<Prob
     };
     Ok(Some(of_known_groups(facts, problem).fixed_by(facts.aws(&format!(
         "ec2 authorize-security-group-ingress --group-id {group} {} --cidr <range>",
-        traffic.parameters()
+        cli_parameters(traffic)
     )))))
 }
 

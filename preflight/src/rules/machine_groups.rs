@@ -1,9 +1,9 @@
 //! The security groups of machines, as the rules about them see them: the sets of groups, the machines as the other side
 //! of a connection, and what filters in templates leave open.
 
-use crate::facts::{Facts, MachineRole, Rule, SecurityGroup};
+use crate::facts::{Facts, MachineRole, Rule, SecurityGroup, Traffic};
 use crate::lookup::{DEFAULT_ROUTE, ranges};
-use crate::reach::{Peer, Traffic, filters_of_peer};
+use crate::reach::{Peer, filters_of_peer};
 use crate::rule::{Problem, Skipped, applies};
 
 /// The machines of a role, or all machines, as the other side of a connection.

@@ -7,10 +7,11 @@ use capa_api::cluster::status::FindingSeverity::{Blocking, Warning};
 use super::egress;
 use super::machine_groups::{certain, first_certain, group_sets, in_vpc, machines, of_known_groups, peer_in};
 use super::traffic::{self, Flow, Side};
-use crate::facts::{Facts, GROUPS_OF_AN_INTERFACE, MachineRole, RULES_OF_A_GROUP, SecurityGroup};
+use crate::facts::{Facts, GROUPS_OF_AN_INTERFACE, MachineRole, RULES_OF_A_GROUP, SecurityGroup, Traffic};
 use crate::lookup::ranges;
-use crate::reach::{Peer, Traffic, allow, ingress};
+use crate::reach::{Peer, allow, ingress};
 use crate::rule::{Category::SecurityGroups, Checked, Problem, Rule, ShownBy, Skipped, applies, known, of_each};
+use crate::traffic_text::{cli_parameters, cli_parameters_with_range, traffic_text};
 
 /// Maximum number of security groups of a network interface, and of rules of a security group, unless the account has
 /// other quotas. Source: the user guide of VPC, «Amazon VPC quotas».
@@ -138,14 +139,14 @@ pub(super) fn admits(
         MachineRole::Worker => "workers",
     };
     let source = match peer.group_ids.iter().next() {
-        Some(group) => format!("{} --source-group {group}", traffic.parameters()),
-        None => traffic.parameters_with(peer.ranges.first().copied().unwrap_or_default()),
+        Some(group) => format!("{} --source-group {group}", cli_parameters(traffic)),
+        None => cli_parameters_with_range(traffic, peer.ranges.first().copied().unwrap_or_default()),
     };
     let group = ids.last().copied().unwrap_or_default();
     let problem = Problem::new(
         ids.join(","),
-        format!("the security groups of {of} do not admit {} from {name}", traffic.text()),
-        format!("admit {} from {name}", traffic.text()),
+        format!("the security groups of {of} do not admit {} from {name}", traffic_text(traffic)),
+        format!("admit {} from {name}", traffic_text(traffic)),
     );
     let command = facts.aws(&format!("ec2 authorize-security-group-ingress --group-id {group} {source}"));
     Ok(Some(of_known_groups(facts, problem).fixed_by(command)))

@@ -11,6 +11,7 @@ use crate::lookup::{DEFAULT_ROUTE, has_ipv4, ranges};
 use crate::reach::acl_allows;
 use crate::rule::{Category::Subnets, Checked, Problem, Rule, ShownBy, Skipped, applies, known};
 use crate::rules::routes::is_public;
+use crate::traffic_text::traffic_text;
 
 /// Addresses that a load balancer needs in each of its subnets. Source: the user guide for Network Load Balancers.
 pub(crate) const ADDRESSES_OF_A_LOAD_BALANCER: i32 = 8;
@@ -273,7 +274,7 @@ fn network_acls(facts: &Facts) -> Checked {
                 "{} of {} does not allow {} {direction} {preposition} {range}",
                 list.id,
                 subnet.id,
-                wanted.traffic.text()
+                traffic_text(wanted.traffic)
             );
             problems.push(
                 Problem::new(&subnet.id, message, "add an entry that allows the traffic before the one that denies it")

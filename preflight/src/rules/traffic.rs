@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use capa_api::cluster::preflight::PodNetwork;
 use serde::Serialize;
 
-use crate::facts::{Demand, MachineRole};
-use crate::reach::Traffic;
+use crate::facts::{Demand, IpProtocol, MachineRole, Traffic};
 
 /// The other side of a connection of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ const KUBELET: Traffic = Traffic::tcp(10250);
 pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
     let flow = |rule, role, traffic, side| Flow { rule, role, traffic, side };
     let (control_plane, worker) = (MachineRole::ControlPlane, MachineRole::Worker);
-    let mut flows = vec![flow("G9", worker, Traffic::range("tcp", 30000, 32767), Side::Vpc)];
+    let mut flows = vec![flow("G9", worker, Traffic::range(IpProtocol::Tcp, 30000, 32767), Side::Vpc)];
     if demand.has_control_plane_machines() {
         let api = Traffic::tcp(demand.api_port);
         flows.extend([
@@ -54,7 +53,7 @@ pub(crate) fn incoming(demand: &Demand) -> Vec<Flow> {
             flow("G4", control_plane, api, Side::ControlPlane),
             flow("G4", control_plane, api, Side::LoadBalancers),
             // Even a control plane with one machine has two while the machine is replaced.
-            flow("G5", control_plane, Traffic::range("tcp", 2379, 2380), Side::ControlPlane),
+            flow("G5", control_plane, Traffic::range(IpProtocol::Tcp, 2379, 2380), Side::ControlPlane),
             flow("G6", control_plane, KUBELET, Side::ControlPlane),
             flow("G6", worker, KUBELET, Side::ControlPlane),
             flow("G7", control_plane, Traffic::tcp(10257), Side::ControlPlane),
@@ -87,13 +86,15 @@ pub(crate) fn outgoing(demand: &Demand) -> Vec<Flow> {
 pub(crate) fn of_pod_network(cni: PodNetwork) -> Vec<Vec<Traffic>> {
     match cni {
         PodNetwork::None => vec![],
-        PodNetwork::Calico => vec![vec![Traffic::tcp(179), Traffic::protocol("4")], vec![Traffic::udp(4789)]],
+        PodNetwork::Calico => {
+            vec![vec![Traffic::tcp(179), Traffic::protocol(IpProtocol::IP_IN_IP)], vec![Traffic::udp(4789)]]
+        }
         PodNetwork::Cilium => {
-            let with = |tunnel| vec![Traffic::udp(tunnel), Traffic::tcp(4240), Traffic::range("icmp", 8, 8)];
+            let with = |tunnel| vec![Traffic::udp(tunnel), Traffic::tcp(4240), Traffic::range(IpProtocol::Icmp, 8, 8)];
             vec![with(8472), with(6081)]
         }
         PodNetwork::Flannel => vec![vec![Traffic::udp(8472)]],
-        PodNetwork::Antrea => vec![vec![Traffic::udp(6081), Traffic::range("tcp", 10349, 10351)]],
+        PodNetwork::Antrea => vec![vec![Traffic::udp(6081), Traffic::range(IpProtocol::Tcp, 10349, 10351)]],
     }
 }
 
@@ -114,7 +115,7 @@ pub struct AclTraffic {
 pub(crate) fn of_network_acls(demand: &Demand) -> Vec<AclTraffic> {
     let with = |is_egress, traffic, with_subnets| AclTraffic { is_egress, traffic, with_subnets };
     let mut wanted =
-        vec![with(true, Traffic::tcp(443), false), with(false, Traffic::range("tcp", 32768, 60999), false)];
+        vec![with(true, Traffic::tcp(443), false), with(false, Traffic::range(IpProtocol::Tcp, 32768, 60999), false)];
     let ports = BTreeSet::from([demand.api_port, demand.endpoint_port()]);
     for traffic in ports.into_iter().map(Traffic::tcp).chain([KUBELET]) {
         wanted.extend([with(false, traffic, true), with(true, traffic, true)]);

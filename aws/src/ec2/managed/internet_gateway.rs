@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_sdk_ec2::types::{self, AttachmentStatus, ResourceType};
 use capa_cloud::ec2::InternetGateway;
 use capa_cloud::ec2::internet_gateway::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
@@ -78,7 +78,7 @@ impl Ec2Calls {
         &self,
         permit: Permit,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::CreateInternetGateway { tags } => {
@@ -102,7 +102,7 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }
 

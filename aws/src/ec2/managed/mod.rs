@@ -12,7 +12,7 @@ use aws_sdk_ec2::types::{ResourceType, TagSpecification};
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
 use capa_cloud::ec2::{Call, Observed, Vpc, VpcDns};
-use capa_cloud::managed::{Answer, Scope, Seen};
+use capa_cloud::managed::{ChangeAnswer, Scope, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass, Query};
 use futures::FutureExt;
@@ -83,7 +83,7 @@ impl Ec2Calls {
     }
 
     /// Makes one call.
-    pub(crate) async fn managed_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(crate) async fn managed_call(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::Vpc(call) => self.vpc_call(permit, call).await,
             Call::Subnet(call) => self.subnet_call(permit, call).await,
@@ -134,7 +134,7 @@ fn tag_specification(resource: ResourceType, tags: &Tags) -> TagSpecification {
 }
 
 /// The answer to a call that creates a resource: its id.
-fn made(action: &'static str, id: Option<&str>) -> Result<Answer, CloudError> {
+fn made(action: &'static str, id: Option<&str>) -> Result<ChangeAnswer, CloudError> {
     let id = some_text(id).ok_or_else(|| CloudError::no_answer(action, "the answer shows no id"))?;
-    Ok(Answer::Made(id))
+    Ok(ChangeAnswer::Made(id))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::{self, ResourceType};
 use capa_cloud::ec2::nat_gateway::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ElasticIp, Query};
 
@@ -30,7 +30,11 @@ impl Ec2Calls {
         Ok(by_id.into_values().collect())
     }
 
-    pub(super) async fn nat_gateway_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn nat_gateway_call(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::AllocateAddress { public_ipv4_pool, tags } => {
@@ -53,7 +57,7 @@ impl Ec2Calls {
             }
             Call::ReleaseAddress { address } => self.release_address(permit, address).await?,
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }
 

@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types::{self, ResourceType};
 use capa_cloud::ec2::RouteTable;
 use capa_cloud::ec2::route_table::{Call, NewRouteTarget};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 
@@ -19,7 +19,11 @@ impl Ec2Calls {
         Ok(shown)
     }
 
-    pub(super) async fn route_table_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn route_table_call(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::CreateRouteTable { vpc, client_token, tags } => {
@@ -60,7 +64,7 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, PrefixListId, ResourceType, UserIdGroupPair};
 use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Call, Rule, Source, Traffic};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 
@@ -21,7 +21,11 @@ impl Ec2Calls {
         Ok(shown)
     }
 
-    pub(super) async fn security_group_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn security_group_call(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::CreateSecurityGroup { vpc, name, description, tags } => {
@@ -51,7 +55,7 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }
 
@@ -64,18 +68,18 @@ fn without_descriptions(rules: &[Rule<String>]) -> Vec<IpPermission> {
 /// One permission for each kind of traffic with the sources that are groups, and one with the other sources, because
 /// EC2 does not accept groups and ranges together.
 fn permissions(rules: &[Rule<String>]) -> Vec<IpPermission> {
-    let mut by_traffic: BTreeMap<(&Traffic, bool), Vec<&Rule<String>>> = BTreeMap::new();
+    let mut by_traffic: BTreeMap<(Traffic, bool), Vec<&Rule<String>>> = BTreeMap::new();
     for rule in rules {
         let is_group = matches!(rule.source, Source::Group(_));
-        by_traffic.entry((&rule.traffic, is_group)).or_default().push(rule);
+        by_traffic.entry((rule.traffic, is_group)).or_default().push(rule);
     }
     let permissions = by_traffic.into_iter();
     permissions.map(|((traffic, _), rules)| permission(traffic, &rules)).collect()
 }
 
-fn permission(traffic: &Traffic, rules: &[&Rule<String>]) -> IpPermission {
+fn permission(traffic: Traffic, rules: &[&Rule<String>]) -> IpPermission {
     let (from_port, to_port) = traffic.ports.unzip();
-    let permission = IpPermission::builder().ip_protocol(&traffic.protocol);
+    let permission = IpPermission::builder().ip_protocol(traffic.protocol.to_string());
     let mut permission = permission.set_from_port(from_port).set_to_port(to_port);
     for rule in rules {
         let description = some_text(Some(&rule.description));

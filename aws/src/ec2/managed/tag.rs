@@ -3,14 +3,14 @@
 use aws_sdk_ec2::types::Tag;
 use capa_cloud::CloudError;
 use capa_cloud::ec2::tag::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 
 use super::super::Ec2Calls;
 use super::super::updates::sdk_tags;
 
 impl Ec2Calls {
-    pub(super) async fn tag_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn tag_call(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateTags { resource, tags } => {
                 let request = self.client.create_tags().resources(resource);
@@ -25,6 +25,6 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }

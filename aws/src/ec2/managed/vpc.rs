@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types::{self, AttributeBooleanValue, ResourceType};
 use capa_cloud::ec2::Vpc;
 use capa_cloud::ec2::vpc::{Call, DnsAttribute};
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 
@@ -25,7 +25,7 @@ impl Ec2Calls {
         Ok(shown)
     }
 
-    pub(super) async fn vpc_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn vpc_call(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::CreateVpc { cidr_block, tags } => {
@@ -53,6 +53,6 @@ impl Ec2Calls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }

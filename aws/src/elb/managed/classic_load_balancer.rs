@@ -10,7 +10,7 @@ use capa_api::cluster::load_balancer::{HealthCheckTiming, LoadBalancerScheme};
 use capa_api::common::Tags;
 use capa_cloud::elb::classic_load_balancer::Call;
 use capa_cloud::elb::{ClassicAttributes, ClassicHealthCheck, ClassicListener, ClassicLoadBalancer};
-use capa_cloud::managed::{Answer, Seen};
+use capa_cloud::managed::{ChangeAnswer, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, MAX_TAGGED, Query};
 use futures::FutureExt;
@@ -136,7 +136,7 @@ impl ElbCalls {
         &self,
         permit: Permit,
         call: &Call<String>,
-    ) -> Result<Answer, CloudError> {
+    ) -> Result<ChangeAnswer, CloudError> {
         let client = &self.classic;
         match call {
             Call::CreateLoadBalancer { name, scheme, subnets, security_groups, listener, tags } => {
@@ -152,7 +152,7 @@ impl ElbCalls {
                     .set_tags(Some(sdk_tags(tags).map_err(unbuilt)?));
                 self.runner.call(permit, request.send()).await?;
                 // The answer contains only the DNS name.
-                return Ok(Answer::Made(name.clone()));
+                return Ok(ChangeAnswer::Made(name.clone()));
             }
             Call::CreateLoadBalancerListeners { load_balancer, listener } => {
                 self.create_classic_listener(permit, load_balancer, listener).await?;
@@ -190,7 +190,7 @@ impl ElbCalls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 
     async fn create_classic_listener(

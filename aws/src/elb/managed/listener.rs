@@ -3,7 +3,7 @@
 use aws_sdk_elasticloadbalancingv2::types::{Action, ActionTypeEnum, ProtocolEnum};
 use capa_cloud::elb::Listener;
 use capa_cloud::elb::listener::Call;
-use capa_cloud::managed::{Answer, Details};
+use capa_cloud::managed::{ChangeAnswer, Details};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, ErrorClass};
 use futures::FutureExt;
@@ -38,7 +38,11 @@ impl ElbCalls {
         }
     }
 
-    pub(super) async fn listener_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn listener_change(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::CreateListener { load_balancer, group, port, tags } => {
                 let request = self.client.create_listener().load_balancer_arn(load_balancer);
@@ -59,7 +63,7 @@ impl ElbCalls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }
 

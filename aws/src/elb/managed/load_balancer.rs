@@ -6,7 +6,7 @@ use aws_sdk_elasticloadbalancingv2::types::{
 use capa_api::cluster::load_balancer::LoadBalancerScheme;
 use capa_cloud::elb::load_balancer::Call;
 use capa_cloud::elb::{Listener, LoadBalancer};
-use capa_cloud::managed::{Answer, Details, Seen};
+use capa_cloud::managed::{ChangeAnswer, Details, Seen};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
@@ -86,7 +86,11 @@ impl ElbCalls {
             .await
     }
 
-    pub(super) async fn load_balancer_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn load_balancer_change(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::CreateLoadBalancer { name, scheme, subnets, addresses, security_groups, tags } => {
@@ -134,7 +138,7 @@ impl ElbCalls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }
 

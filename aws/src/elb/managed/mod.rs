@@ -14,7 +14,7 @@ use capa_api::common::Tags;
 use capa_api::meta::cluster_tag;
 use capa_cloud::CloudError;
 use capa_cloud::elb::{Call, Observed};
-use capa_cloud::managed::{Answer, Details, Scope};
+use capa_cloud::managed::{ChangeAnswer, Details, Scope};
 use capa_cloud::session::Permit;
 use futures::future::{BoxFuture, join};
 use futures::{FutureExt, StreamExt, stream};
@@ -52,7 +52,7 @@ impl ElbCalls {
     }
 
     /// Makes one call.
-    pub(crate) async fn managed_call(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(crate) async fn managed_call(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::LoadBalancer(call) => self.load_balancer_change(permit, call).await,
             Call::TargetGroup(call) => self.target_group_change(permit, call).await,
@@ -108,8 +108,8 @@ fn number(number: i64) -> i32 {
 }
 
 /// The answer to a call that creates a resource: its ARN.
-fn made(action: &'static str, arn: Option<&str>) -> Result<Answer, CloudError> {
+fn made(action: &'static str, arn: Option<&str>) -> Result<ChangeAnswer, CloudError> {
     let arn = arn.filter(|arn| !arn.is_empty());
     let arn = arn.ok_or_else(|| CloudError::no_answer(action, "the answer shows no ARN"))?;
-    Ok(Answer::Made(arn.to_owned()))
+    Ok(ChangeAnswer::Made(arn.to_owned()))
 }

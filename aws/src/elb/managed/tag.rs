@@ -2,14 +2,14 @@
 
 use capa_cloud::CloudError;
 use capa_cloud::elb::tag::Call;
-use capa_cloud::managed::Answer;
+use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 
 use super::super::ElbCalls;
 use super::sdk_tags;
 
 impl ElbCalls {
-    pub(super) async fn tag_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn tag_change(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
         match call {
             Call::AddTags { resource, tags } => {
                 let request = self.client.add_tags().resource_arns(resource);
@@ -22,6 +22,6 @@ impl ElbCalls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }

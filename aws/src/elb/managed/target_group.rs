@@ -5,7 +5,7 @@ use aws_sdk_elasticloadbalancingv2::types::{
 };
 use capa_cloud::elb::target_group::{Call, PREFIXES};
 use capa_cloud::elb::{HealthCheck, TargetGroup};
-use capa_cloud::managed::{Answer, Details};
+use capa_cloud::managed::{ChangeAnswer, Details};
 use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
@@ -65,7 +65,11 @@ impl ElbCalls {
             .await
     }
 
-    pub(super) async fn target_group_change(&self, permit: Permit, call: &Call<String>) -> Result<Answer, CloudError> {
+    pub(super) async fn target_group_change(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
         let action = permit.action;
         match call {
             Call::CreateTargetGroup { vpc, name, port, health_check, tags } => {
@@ -113,6 +117,6 @@ impl ElbCalls {
                 self.runner.call(permit, request.send()).await?;
             }
         }
-        Ok(Answer::Done)
+        Ok(ChangeAnswer::Done)
     }
 }

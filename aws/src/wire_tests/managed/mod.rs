@@ -12,7 +12,7 @@ mod vpcs;
 
 use capa_api::common::{HostnameType, Tags};
 use capa_cloud::ec2::{Observed, internet_gateway, subnet, vpc};
-use capa_cloud::managed::{Answer as Outcome, Call as ManagedCall, Effect, ManagedCloud, ManagedClouds, Repeat, Scope};
+use capa_cloud::managed::{Call as ManagedCall, ChangeAnswer, Effect, ManagedCloud, ManagedClouds, Repeat, Scope};
 use capa_cloud::{CloudError, ErrorClass, elb as balancing};
 
 use super::fake::{Answer, Call, Fake, REGION, answer, at_its_turn, identity};
@@ -101,11 +101,11 @@ pub(super) async fn observe_and_change(cloud: &dyn ManagedCloud) {
     cloud.observe(&scope).await.unwrap();
     for call in all_calls() {
         let answer = make(cloud, &call).await.unwrap();
-        assert_eq!(call.effect() == Effect::Create, answer != Outcome::Done, "{call:?}");
+        assert_eq!(call.effect() == Effect::Create, answer != ChangeAnswer::Done, "{call:?}");
     }
 }
 
-async fn make(cloud: &dyn ManagedCloud, call: &ManagedCall<String>) -> Result<Outcome, CloudError> {
+async fn make(cloud: &dyn ManagedCloud, call: &ManagedCall<String>) -> Result<ChangeAnswer, CloudError> {
     at_its_turn(async || cloud.call(call).await).await
 }
 
@@ -232,7 +232,7 @@ async fn the_answer_to_a_creation_is_the_id() {
     let creations: Vec<_> = calls.filter(|call| call.effect() == Effect::Create).collect();
     assert_eq!(creations.len(), ids.len());
     for (call, id) in creations.into_iter().zip(ids) {
-        assert_eq!(make(cloud.as_ref(), &call).await, Ok(Outcome::Made(id)), "{call:?}");
+        assert_eq!(make(cloud.as_ref(), &call).await, Ok(ChangeAnswer::Made(id)), "{call:?}");
     }
     let without_id = Fake::start(|call| match call.service() {
         "elasticloadbalancing" => elb(&call.action, ""),

@@ -2,14 +2,14 @@
 
 use capa_api::common::Tags;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
-use capa_cloud::ec2::{SecurityGroup, security_group};
+use capa_cloud::ec2::{IpProtocol, SecurityGroup, security_group};
 use capa_cloud::managed;
 
 use super::super::fake::{Answer, Call, answer};
 use super::{OWNED, assert_pages_of_vpc, assert_sent, observe_as, scope, sent_of, tag_set, tags};
 
-fn rule(traffic: &Traffic, source: Source<String>, description: &str) -> Rule<String> {
-    Rule { traffic: traffic.clone(), source, description: description.to_owned() }
+fn rule(traffic: Traffic, source: Source<String>, description: &str) -> Rule<String> {
+    Rule { traffic, source, description: description.to_owned() }
 }
 
 fn cidr(range: &str) -> Source<String> {
@@ -30,20 +30,20 @@ fn group(id: &str) -> Source<String> {
 
 /// Rules with every kind of source for the same traffic, and a rule for each kind of protocol.
 fn all_rules() -> Vec<Rule<String>> {
-    let https = Traffic::new("tcp", 443, 444);
+    let https = Traffic::new(IpProtocol::Tcp, 443, 444);
     let any = || cidr("0.0.0.0/0");
     vec![
-        rule(&https, cidr("10.0.0.0/8"), "private"),
-        rule(&Traffic::new("-1", -1, -1), group("sg-1"), ""),
-        rule(&https, cidr("203.0.113.1/32"), ""),
-        rule(&https, ipv6_cidr("2001:db8::/32"), "IPv6"),
-        rule(&Traffic::new("4", -1, -1), any(), "IP in IP"),
-        rule(&https, list("pl-1"), "list"),
-        rule(&https, group("sg-2"), "group"),
-        rule(&https, group("sg-3"), ""),
-        rule(&Traffic::new("icmp", 8, -1), any(), ""),
-        rule(&Traffic::new("58", -1, -1), ipv6_cidr("::/0"), ""),
-        rule(&Traffic::new("udp", 53, 53), any(), ""),
+        rule(https, cidr("10.0.0.0/8"), "private"),
+        rule(Traffic::new(IpProtocol::All, -1, -1), group("sg-1"), ""),
+        rule(https, cidr("203.0.113.1/32"), ""),
+        rule(https, ipv6_cidr("2001:db8::/32"), "IPv6"),
+        rule(Traffic::new(IpProtocol::IP_IN_IP, -1, -1), any(), "IP in IP"),
+        rule(https, list("pl-1"), "list"),
+        rule(https, group("sg-2"), "group"),
+        rule(https, group("sg-3"), ""),
+        rule(Traffic::new(IpProtocol::Icmp, 8, -1), any(), ""),
+        rule(Traffic::new(IpProtocol::Icmpv6, -1, -1), ipv6_cidr("::/0"), ""),
+        rule(Traffic::new(IpProtocol::Udp, 53, 53), any(), ""),
     ]
 }
 
@@ -209,7 +209,7 @@ fn groups(call: &Call) -> Answer {
 #[tokio::test]
 async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
     let (fake, seen) = observe_as(&scope(Some("vpc-1")), groups).await;
-    let https = Traffic::new("tcp", 443, 444);
+    let https = Traffic::new(IpProtocol::Tcp, 443, 444);
     let any = || cidr("0.0.0.0/0");
     let own = SecurityGroup {
         id: "sg-1".to_owned(),
@@ -217,26 +217,26 @@ async fn security_groups_of_a_vpc_show_a_rule_for_each_source() {
         name: "dev-node".to_owned(),
         owner_id: String::new(),
         ingress: vec![
-            rule(&https, cidr("10.0.0.0/8"), "private"),
-            rule(&https, cidr("203.0.113.1/32"), ""),
-            rule(&https, ipv6_cidr("2001:db8::/32"), "IPv6"),
-            rule(&https, list("pl-1"), "list"),
-            rule(&https, group("sg-2"), "group"),
-            rule(&https, group("sg-9"), ""),
-            rule(&Traffic::new("4", -1, -1), any(), ""),
-            rule(&Traffic::new("50", -1, -1), any(), ""),
-            rule(&Traffic::new("icmp", 8, -1), any(), ""),
-            rule(&Traffic::new("icmpv6", -1, -1), any(), ""),
+            rule(https, cidr("10.0.0.0/8"), "private"),
+            rule(https, cidr("203.0.113.1/32"), ""),
+            rule(https, ipv6_cidr("2001:db8::/32"), "IPv6"),
+            rule(https, list("pl-1"), "list"),
+            rule(https, group("sg-2"), "group"),
+            rule(https, group("sg-9"), ""),
+            rule(Traffic::new(IpProtocol::IP_IN_IP, -1, -1), any(), ""),
+            rule(Traffic::new(IpProtocol::ESP, -1, -1), any(), ""),
+            rule(Traffic::new(IpProtocol::Icmp, 8, -1), any(), ""),
+            rule(Traffic::new(IpProtocol::Icmpv6, -1, -1), any(), ""),
         ],
-        egress: vec![rule(&Traffic::new("-1", -1, -1), any(), "")],
+        egress: vec![rule(Traffic::new(IpProtocol::All, -1, -1), any(), "")],
         tags: tags(),
     };
     let default = SecurityGroup {
         id: "sg-5".to_owned(),
         vpc_id: "vpc-1".to_owned(),
         name: "default".to_owned(),
-        ingress: vec![rule(&Traffic::new("-1", -1, -1), group("sg-5"), "")],
-        egress: vec![rule(&Traffic::new("-1", -1, -1), any(), "")],
+        ingress: vec![rule(Traffic::new(IpProtocol::All, -1, -1), group("sg-5"), "")],
+        egress: vec![rule(Traffic::new(IpProtocol::All, -1, -1), any(), "")],
         tags: Tags::new(),
         ..SecurityGroup::default()
     };

@@ -5,6 +5,7 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerScheme, LoadBalancerSpec, LoadBalancerType};
 use capa_api::cluster::network::NetworkSpec;
 use capa_api::cluster::security_group::{IngressProtocol, IngressRule, SecurityGroupRole};
+use capa_cloud::ec2::IpProtocol;
 use capa_cloud::ec2::security_group::{Rule, Traffic};
 use ipnet::IpNet;
 
@@ -71,14 +72,14 @@ struct Rules {
 
 impl Rules {
     /// Adds a rule, unless there is one for the same traffic from the same source, because AWS stores such a rule once.
-    fn add(&mut self, description: &str, traffic: &Traffic, from: Origin) {
+    fn add(&mut self, description: &str, traffic: Traffic, from: Origin) {
         let mut rules = self.wanted.iter();
-        if !rules.any(|rule| rule.traffic == *traffic && rule.from == from) {
-            self.wanted.push(WantedRule { traffic: traffic.clone(), from, description: description.to_owned() });
+        if !rules.any(|rule| rule.traffic == traffic && rule.from == from) {
+            self.wanted.push(WantedRule { traffic, from, description: description.to_owned() });
         }
     }
 
-    fn add_range(&mut self, path: &str, description: &str, traffic: &Traffic, text: &str) {
+    fn add_range(&mut self, path: &str, description: &str, traffic: Traffic, text: &str) {
         match range(text) {
             Ok(range) => self.add(description, traffic, range),
             Err(problem) => self.problems.push(format!("{path}: {problem}")),
@@ -92,7 +93,7 @@ impl Rules {
             match self.sources(rule).and_then(|sources| Ok((sources, traffic()?))) {
                 Ok((sources, traffic)) => {
                     for source in sources {
-                        self.add(&rule.description, &traffic, source);
+                        self.add(&rule.description, traffic, source);
                     }
                 }
                 Err(problem) => {
@@ -128,10 +129,11 @@ impl Rules {
     fn add_pod_network(&mut self, network: &NetworkSpec) {
         for rule in network.effective_cni_ingress_rules() {
             let name = &rule.description;
-            match traffic(&rule.protocol, rule.from_port, rule.to_port) {
+            let protocol = rule.protocol.parse::<IpProtocol>();
+            match protocol.and_then(|protocol| traffic(protocol, rule.from_port, rule.to_port)) {
                 Ok(traffic) => {
                     for role in [SecurityGroupRole::ControlPlane, SecurityGroupRole::Node] {
-                        self.add(name, &traffic, Origin::Role(role));
+                        self.add(name, traffic, Origin::Role(role));
                     }
                 }
                 Err(problem) => self.problems.push(format!("network.cni.cniIngressRules {name:?}: {problem}")),
@@ -141,14 +143,13 @@ impl Rules {
 }
 
 /// The traffic of a rule of the spec. Protocols without ports may be written with any.
-pub(super) fn traffic(protocol: &str, first_port: i64, last_port: i64) -> Result<Traffic, String> {
-    let traffic = Traffic::new(protocol, first_port, last_port);
-    match traffic.protocol.as_str() {
-        "tcp" | "udp" => ports(first_port, last_port)?,
-        "icmp" | "icmpv6" => type_and_code(first_port, last_port)?,
-        _ => {}
+pub(super) fn traffic(protocol: IpProtocol, first_port: i64, last_port: i64) -> Result<Traffic, String> {
+    match protocol {
+        IpProtocol::Tcp | IpProtocol::Udp => ports(first_port, last_port)?,
+        IpProtocol::Icmp | IpProtocol::Icmpv6 => type_and_code(first_port, last_port)?,
+        IpProtocol::All | IpProtocol::Number(_) => {}
     }
-    Ok(traffic)
+    Ok(Traffic::new(protocol, first_port, last_port))
 }
 
 /// Whether these are the type and the code of an ICMP message, which the API has in the place of the ports. -1 stands
@@ -180,18 +181,18 @@ fn range(text: &str) -> Result<Origin, String> {
 }
 
 fn tcp(port: i64) -> Traffic {
-    Traffic::new("tcp", port, port)
+    Traffic::new(IpProtocol::Tcp, port, port)
 }
 
-fn protocol(protocol: IngressProtocol) -> &'static str {
+fn protocol(protocol: IngressProtocol) -> IpProtocol {
     match protocol {
-        IngressProtocol::All => "-1",
-        IngressProtocol::IpInIp => "4",
-        IngressProtocol::Tcp => "tcp",
-        IngressProtocol::Udp => "udp",
-        IngressProtocol::Icmp => "icmp",
-        IngressProtocol::Icmpv6 => "58",
-        IngressProtocol::Esp => "50",
+        IngressProtocol::All => IpProtocol::All,
+        IngressProtocol::IpInIp => IpProtocol::IP_IN_IP,
+        IngressProtocol::Tcp => IpProtocol::Tcp,
+        IngressProtocol::Udp => IpProtocol::Udp,
+        IngressProtocol::Icmp => IpProtocol::Icmp,
+        IngressProtocol::Icmpv6 => IpProtocol::Icmpv6,
+        IngressProtocol::Esp => IpProtocol::ESP,
     }
 }
 
@@ -201,23 +202,23 @@ fn control_plane(network: &NetworkSpec, ports: &[i64], rules: &mut Rules) {
     rules.add_pod_network(network);
     for port in ports {
         for role in [ApiserverLb, ControlPlane, Node] {
-            rules.add(API, &tcp(*port), Origin::Role(role));
+            rules.add(API, tcp(*port), Origin::Role(role));
         }
     }
-    rules.add("etcd", &tcp(2379), Origin::Role(ControlPlane));
-    rules.add("etcd peer", &tcp(2380), Origin::Role(ControlPlane));
+    rules.add("etcd", tcp(2379), Origin::Role(ControlPlane));
+    rules.add("etcd peer", tcp(2380), Origin::Role(ControlPlane));
     rules.add_all("network.additionalControlPlaneIngressRules", &network.additional_control_plane_ingress_rules);
 }
 
 fn node(network: &NetworkSpec, rules: &mut Rules) {
     rules.add_pod_network(network);
-    let node_ports = Traffic::new("tcp", 30_000, 32_767);
+    let node_ports = Traffic::new(IpProtocol::Tcp, 30_000, 32_767);
     for range in network.effective_node_port_cidr_blocks() {
         let path = "network.nodePortIngressRuleCidrBlocks";
-        rules.add_range(path, "Node Port Services", &node_ports, range);
+        rules.add_range(path, "Node Port Services", node_ports, range);
     }
     for role in [SecurityGroupRole::ControlPlane, SecurityGroupRole::Node] {
-        rules.add("Kubelet API", &tcp(10_250), Origin::Role(role));
+        rules.add("Kubelet API", tcp(10_250), Origin::Role(role));
     }
     rules.add_all("network.additionalNodeIngressRules", &network.additional_node_ingress_rules);
 }
@@ -271,7 +272,7 @@ fn api_load_balancer(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
             LoadBalancerScheme::InternetFacing => Origin::NatGateways,
         };
         for port in ports {
-            rules.add(API, &tcp(*port), from.clone());
+            rules.add(API, tcp(*port), from.clone());
         }
     }
     for Balancer { path, spec, .. } in &balancers {
@@ -279,7 +280,7 @@ fn api_load_balancer(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
     }
     if balancers.iter().all(|balancer| balancer.spec.ingress_rules.is_empty()) {
         for port in balancers.iter().flat_map(|balancer| &balancer.ports) {
-            rules.add_range("", API, &tcp(*port), ANY);
+            rules.add_range("", API, tcp(*port), ANY);
         }
     }
 }
@@ -292,9 +293,9 @@ fn load_balancer_traffic(spec: &AWSClusterSpec, port: i64, rules: &mut Rules) {
         let additional = spec.additional_listeners.iter().map(|listener| listener.port);
         for port in ports.into_iter().chain(additional) {
             if spec.preserve_client_ip {
-                rules.add_range("", LOAD_BALANCER_TRAFFIC, &tcp(port), ANY);
+                rules.add_range("", LOAD_BALANCER_TRAFFIC, tcp(port), ANY);
             } else {
-                rules.add(LOAD_BALANCER_TRAFFIC, &tcp(port), Origin::Vpc);
+                rules.add(LOAD_BALANCER_TRAFFIC, tcp(port), Origin::Vpc);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One pass over the AWS resources of a managed cluster: observe, plan, record, call, record.
 
 use capa_api::conditions::Reason;
-use capa_cloud::managed::{Answer, Call, Effect, ManagedCloud, Repeat, Scope};
+use capa_cloud::managed::{Call, ChangeAnswer, Effect, ManagedCloud, Repeat, Scope};
 use capa_cloud::{CloudError, ErrorClass, ec2};
 use capa_runtime::reconcile::EventDraft;
 use futures::stream::{self, StreamExt};
@@ -91,7 +91,7 @@ impl ReadySteps {
         let mut events = Vec::new();
         for (ready, answer) in answers {
             let action = ready.call.action();
-            if let Ok(Answer::Made(id)) = &answer {
+            if let Ok(ChangeAnswer::Made(id)) = &answer {
                 ledger.assign(&ready.step.target, id);
             }
             let failure = answer.err().and_then(|error| failure(&ready, &error, ledger, in_use, seen));

@@ -213,7 +213,7 @@ fn resolved(context: &PlanContext<'_>, wanted: &WantedSecurityGroup, target: &Re
         for source in sources(context, rule, target, plan) {
             let is_there = |other: &Rule<Id>| other.traffic == rule.traffic && other.source == source;
             if !rules.iter().any(is_there) {
-                let (traffic, description): (Traffic, String) = (rule.traffic.clone(), rule.description.clone());
+                let (traffic, description): (Traffic, String) = (rule.traffic, rule.description.clone());
                 rules.push(Rule { traffic, source, description });
             }
         }

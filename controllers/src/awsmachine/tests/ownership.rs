@@ -242,7 +242,7 @@ async fn the_annotation_adopts_no_claimed_instance() {
     let pass = scene.pass_over("n").await.unwrap();
     assert_eq!(pass.condition(INSTANCE_READY), "False/Conflict");
     let message = pass.message(INSTANCE_READY);
-    assert!(message.contains(&format!("{FIRST} is not adopted: AWSMachine team-a/m has it")), "{message}");
+    assert!(message.contains(&format!("{FIRST} is not adopted: AWSMachine team-a/m names or")), "{message}");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use ::hcl::structure::{Attribute, Block};
 
 use super::Document;
 use super::hcl::{attribute, call, id, label, path, resource, value, variable};
-use crate::reach::Traffic;
+use crate::facts::{IpProtocol, Traffic};
 use crate::requirements::object::Object;
 use crate::requirements::requirement::Requirement;
 use crate::requirements::wanted::{Peer, Wanted};
@@ -58,17 +58,17 @@ fn egress(document: &Document<'_>, requirement: &Requirement, traffic: Option<Tr
 }
 
 fn rule(of: &str, name: &str, requirement: &Requirement, traffic: Option<Traffic>, peer: Vec<Attribute>) -> Block {
-    let protocol = traffic.map_or("-1", |traffic| traffic.protocol);
+    let protocol = traffic.map_or(IpProtocol::All, |traffic| traffic.protocol);
     let ports = traffic.and_then(|traffic| traffic.ports).map(|(first, last)| {
         // The second number of a rule for ICMP is a code; -1 means all.
-        let last = if protocol == "icmp" { -1 } else { last };
+        let last = if protocol == IpProtocol::Icmp { -1 } else { last };
         [attribute("from_port", first), attribute("to_port", last)]
     });
     resource(of, name)
         .add_attributes(peer)
         .add_attribute(attribute("security_group_id", id(&requirement.object)))
         .add_attribute(attribute("description", requirement.rules.join(", ")))
-        .add_attribute(attribute("ip_protocol", protocol))
+        .add_attribute(attribute("ip_protocol", protocol.to_string()))
         .add_attributes(ports.into_iter().flatten())
         .build()
 }

@@ -18,7 +18,7 @@ fn default_group(world: &World) -> SecurityGroup {
 }
 
 fn rule(protocol: &str, source: Source<String>) -> Rule<String> {
-    Rule { traffic: Traffic::new(protocol, 22, 22), source, description: String::new() }
+    Rule { traffic: Traffic::new(protocol.parse().unwrap(), 22, 22), source, description: String::new() }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
+use capa_cloud::ec2::IpProtocol;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
 use capa_fake_aws::Fault;
 
@@ -86,7 +87,7 @@ fn what_uses_the_network_is_named_ten_minutes_after_the_deletion() {
     let node = groups.iter().find(|group| group.name == "dev-node").expect("the group").id.clone();
     let of_user = world.account.add_security_group(&subnet.vpc_id, "database", Tags::new());
     let from_nodes = Rule {
-        traffic: Traffic::new("tcp", 5432, 5432),
+        traffic: Traffic::new(IpProtocol::Tcp, 5432, 5432),
         source: Source::Group(node.clone()),
         description: String::new(),
     };

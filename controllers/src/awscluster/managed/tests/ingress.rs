@@ -1,6 +1,7 @@
 //! The rules of security groups that follow from a spec.
 
 use capa_api::cluster::security_group::SecurityGroupRole;
+use capa_cloud::ec2::IpProtocol;
 
 use super::super::ingress::{LOAD_BALANCER_TRAFFIC, Origin, WantedRule, ports, rules, traffic};
 use crate::testing::read;
@@ -166,8 +167,8 @@ fn ports_beyond_their_range_are_named() {
         (5_000_000_000, 5_000_000_000, false),
     ] {
         assert_eq!(ports(first, last).is_ok(), is_right, "{first} to {last}");
-        assert_eq!(traffic("udp", first, last).is_ok(), is_right, "{first} to {last}");
-        assert!(traffic("4", first, last).is_ok(), "a protocol without ports");
+        assert_eq!(traffic(IpProtocol::Udp, first, last).is_ok(), is_right, "{first} to {last}");
+        assert!(traffic(IpProtocol::IP_IN_IP, first, last).is_ok(), "a protocol without ports");
     }
 }
 
@@ -184,7 +185,7 @@ fn type_and_code_of_icmp_are_no_range() {
         (8, 256, false),
     ] {
         for protocol in ["icmp", "1", "icmpv6", "58"] {
-            assert_eq!(traffic(protocol, kind, code).is_ok(), is_right, "{protocol} {kind} {code}");
+            assert_eq!(traffic(protocol.parse().unwrap(), kind, code).is_ok(), is_right, "{protocol} {kind} {code}");
         }
     }
 }

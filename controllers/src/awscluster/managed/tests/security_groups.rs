@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use capa_api::common::Tags;
 use capa_api::conditions::ConditionType;
-use capa_cloud::ec2::SecurityGroup;
 use capa_cloud::ec2::security_group::{Rule, Source, Traffic};
+use capa_cloud::ec2::{IpProtocol, SecurityGroup};
 use capa_fake_aws::Fault;
 
 use super::world::World;
@@ -20,7 +20,7 @@ fn group(world: &World, name: &str) -> SecurityGroup {
 
 fn rule(port: i64, range: &str, description: &str) -> Rule<String> {
     Rule {
-        traffic: Traffic::new("tcp", port, port),
+        traffic: Traffic::new(IpProtocol::Tcp, port, port),
         source: Source::Cidr(range.to_owned()),
         description: description.to_owned(),
     }
@@ -28,7 +28,7 @@ fn rule(port: i64, range: &str, description: &str) -> Rule<String> {
 
 /// The ranges from which a group admits traffic to a port, sorted.
 fn ranges(group: &SecurityGroup, port: i64) -> Vec<String> {
-    let traffic = Traffic::new("tcp", port, port);
+    let traffic = Traffic::new(IpProtocol::Tcp, port, port);
     let rules = group.ingress.iter().filter(|rule| rule.traffic == traffic);
     let mut ranges: Vec<String> = rules
         .filter_map(|rule| match &rule.source {
@@ -52,7 +52,7 @@ fn a_cluster_has_the_groups_of_capa() {
         assert_eq!(of_kubernetes, (role == "lb").then_some("owned"), "{role}");
     }
     let [node, control_plane] = ["dev-node", "dev-controlplane"].map(|name| group(&world, name));
-    let kubelet = Traffic::new("tcp", 10_250, 10_250);
+    let kubelet = Traffic::new(IpProtocol::Tcp, 10_250, 10_250);
     let from = |source: &SecurityGroup| {
         let is_from = |rule: &Rule<String>| rule.source == Source::Group(source.id.clone());
         node.ingress.iter().any(|rule| rule.traffic == kubelet && is_from(rule))

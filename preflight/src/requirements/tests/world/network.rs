@@ -4,7 +4,7 @@ use capa_api::machine::Tenancy;
 
 use super::{ACCOUNT, EXISTING_RANGE, World, id, zone_name};
 use crate::facts::{
-    AclEntry, Availability, DhcpOptions, NatGateway, NatGatewayState, NetworkAcl, Route, RouteTable,
+    AclEntry, Availability, DhcpOptions, IpProtocol, NatGateway, NatGatewayState, NetworkAcl, Route, RouteTable,
     RouteTableAssociation, RouteTarget, Subnet, Vpc, VpcDns,
 };
 use crate::requirements::{Object, SubnetUse, Wanted, WayOut};
@@ -170,7 +170,7 @@ impl<'a> World<'a> {
             number,
             is_egress: traffic.is_egress,
             allows: true,
-            protocol: "6".to_owned(),
+            protocol: IpProtocol::Tcp,
             cidr_block: if traffic.with_subnets { self.range() } else { "0.0.0.0/0".to_owned() },
             ports: traffic
                 .traffic

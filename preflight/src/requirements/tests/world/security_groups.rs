@@ -1,8 +1,7 @@
 //! Security groups.
 
 use super::{ACCOUNT, EXISTING_BALANCER_GROUP, World, id};
-use crate::facts::{Rule, SecurityGroup, Source};
-use crate::reach::Traffic;
+use crate::facts::{IpProtocol, Rule, SecurityGroup, Source, Traffic};
 use crate::requirements::{Kind, Object, Peer, Wanted};
 use crate::testing::rule;
 
@@ -16,7 +15,8 @@ impl World<'_> {
             Peer::Anywhere => Source::Cidr("0.0.0.0/0".to_owned()),
             Peer::Clients => Source::Cidr("203.0.113.0/24".to_owned()),
         };
-        Some(rule(traffic.map_or("-1", |traffic| traffic.protocol), traffic.and_then(|traffic| traffic.ports), source))
+        let protocol = traffic.map_or(IpProtocol::All, |traffic| traffic.protocol);
+        Some(rule(&protocol.to_string(), traffic.and_then(|traffic| traffic.ports), source))
     }
 
     fn security_group(&self, object: &Object, id: String) -> SecurityGroup {

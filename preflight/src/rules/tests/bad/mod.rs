@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::facts::{
-    AclEntry, Answer, Facts, Failure, FailureKind, LoadBalancer, MachineDemand, SecurityGroup, Subnet, TargetGroup, Vpc,
+    AclEntry, Answer, Facts, Failure, FailureKind, IpProtocol, LoadBalancer, MachineDemand, SecurityGroup, Subnet,
+    TargetGroup, Vpc,
 };
 
 mod machines;
@@ -75,7 +76,7 @@ fn deny(number: i32, is_egress: bool, ports: (u16, u16)) -> AclEntry {
         number,
         is_egress,
         allows: false,
-        protocol: "6".to_owned(),
+        protocol: IpProtocol::Tcp,
         cidr_block: "0.0.0.0/0".to_owned(),
         ports: Some(ports),
     }
