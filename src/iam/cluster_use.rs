@@ -9,6 +9,9 @@ use capa_api::network::NetworkBootstrapBucket;
 use capa_aws::iam_actions::Action;
 use capa_preflight::facts::Demand;
 
+/// Ids or names of resources by the type in their ARN.
+type Named = BTreeMap<&'static str, BTreeSet<String>>;
+
 /// Actions that are called for a single purpose, and whether the cluster has that purpose.
 type Purposes = BTreeMap<&'static str, bool>;
 
@@ -16,9 +19,8 @@ type Purposes = BTreeMap<&'static str, bool>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterUse {
     region: String,
-    /// Ids or names of resources by the type in their ARN. If a type is absent, the cluster may use any resource of the
-    /// type, because the objects name none.
-    named: BTreeMap<&'static str, BTreeSet<String>>,
+    /// If a type is absent, the cluster may use any resource of the type, because the objects name none.
+    named: Named,
     purposes: Purposes,
     has_targets: bool,
     /// The bucket for bootstrap data and the prefix of its keys, as ARNs have them: `bucket/prefix`. Absent: any.
@@ -29,119 +31,15 @@ impl ClusterUse {
     /// What the objects of a cluster use. `spec` is the spec of the AWSCluster, or empty if there is none. `demand`
     /// contains what the objects name.
     pub(super) fn new(spec: &AWSClusterSpec, demand: &Demand) -> Self {
-        let machines = || demand.machines.iter().map(|machines| &machines.spec);
-        let any = |uses: fn(&AWSMachineSpec) -> bool| machines().any(uses);
-        let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
-        let sources = any(|spec| !spec.network_sources.is_empty());
-        let searched = sources || spec.discovery.is_some() || demand.machines.is_empty();
-        let subnets_by_filter = any(|spec| spec.subnet.as_ref().is_some_and(|subnet| !subnet.filters.is_empty()));
-        let groups_by_filter = any(|spec| {
-            let mut groups = spec.additional_security_groups.iter();
-            groups.any(|group| !group.filters.is_empty())
-        });
-        let images_by_name = any(|spec| spec.ami.as_ref().is_none_or(|image| image.id.is_none()));
-        let keys = machines().filter_map(|spec| spec.effective_ssh_key_name(demand.network.ssh_key_name.as_deref()));
-        let images = machines().filter_map(|spec| spec.ami.as_ref()?.id.clone());
-        let by_name = spec.named_load_balancer().is_some() || spec.secondary_load_balancer_name().is_some();
-        let by_name = by_name || demand.control_plane_targets().any(|target| target.load_balancer_name.is_some());
-        let groups: BTreeSet<&str> = demand.target_group_arns();
-        let classic = demand.control_plane_targets();
-        let classic: BTreeSet<String> =
-            classic.filter_map(|target| target.classic_load_balancer_name.clone()).collect();
-        let targets_are_known = !searched && !by_name;
-
-        let mut named = BTreeMap::new();
-        let mut name = |kind: &'static str, are_known: bool, names: BTreeSet<String>| {
-            if are_known {
-                named.insert(kind, names);
-            }
-        };
-        name("subnet", !searched && !subnets_by_filter, owned(demand.subnet_ids(None)));
-        name("security-group", !searched && !groups_by_filter, owned(demand.group_ids(None)));
-        name("image", !images_by_name && !demand.machines.is_empty(), images.collect());
-        name("key-pair", !searched, keys.map(str::to_owned).collect());
-        let of_machines =
-            |field: fn(&AWSMachineSpec) -> Option<&String>| machines().filter_map(field).cloned().collect();
-        let are_known = !demand.machines.is_empty();
-        name("placement-group", are_known, of_machines(|spec| spec.placement_group_name.as_ref()));
-        name("capacity-reservation", are_known, of_machines(|spec| spec.capacity_reservation_id.as_ref()));
-        let allocates_hosts = !are_known || any(|spec| spec.dynamic_host_allocation.is_some());
-        // The id of a host is not known before its allocation.
-        name("dedicated-host/*", are_known && !allocates_hosts, BTreeSet::new());
-        name("dedicated-host/h-*", are_known && !allocates_hosts, of_machines(|spec| spec.host_id.as_ref()));
-        let allocates_addresses = !are_known || any(|spec| spec.elastic_ip_pool.is_some());
-        name("elastic-ip", are_known && !allocates_addresses, BTreeSet::new());
-        name("ipv4pool-ec2", are_known, of_machines(|spec| spec.elastic_ip_pool.as_ref()?.public_ipv4_pool.as_ref()));
-        let interfaces = machines().flat_map(|spec| &spec.network_interfaces);
-        name("network-interface/eni-*", are_known, interfaces.cloned().collect());
-        name("spot-instances-request", are_known && !demand.has_spot_machines(), BTreeSet::new());
-        let arns = groups.iter().filter_map(|arn| arn.split_once("targetgroup/"));
-        name("targetgroup", targets_are_known, arns.map(|(_, rest)| rest.to_owned()).collect());
-        name("loadbalancer", targets_are_known, classic.clone());
-
-        let checks = spec.effective_preflight_mode() != PreflightMode::Disabled;
-        let unknown = demand.machines.is_empty();
-        // What the network sources of machines publish is not known here.
-        let profiles = unknown || sources || !demand.instance_profiles().is_empty();
-        let bucket = checks && (sources || demand.bucket().is_some());
-        let keeps = |backend| {
-            let delivery = BootstrapDelivery::Secrets(backend);
-            unknown || machines().any(|spec| spec.ignition.is_none() && spec.effective_bootstrap_delivery() == delivery)
-        };
-        let bucket_for_data = demand.network.bootstrap_bucket();
-        let keeps_objects = sources || (bucket_for_data.is_some() && (unknown || any(AWSMachineSpec::may_use_bucket)));
-        let presigns = bucket_for_data.is_none_or(|bucket| bucket.presigned_url_duration.is_some());
-        let purposes = [
-            ("DescribeCapacityReservations", unknown || any(|spec| spec.capacity_reservation_id.is_some())),
-            ("DescribeHosts", any(|spec| spec.host_id.is_some()) || allocates_hosts),
-            ("AllocateHosts", allocates_hosts),
-            ("ReleaseHosts", allocates_hosts),
-            ("DescribeAddresses", allocates_addresses),
-            ("DescribePublicIpv4Pools", allocates_addresses),
-            ("AllocateAddress", allocates_addresses),
-            ("AssociateAddress", allocates_addresses),
-            ("ReleaseAddress", allocates_addresses),
-            ("DescribePlacementGroups", unknown || any(|spec| spec.placement_group_name.is_some())),
-            ("DescribeNetworkInterfaces", unknown || any(|spec| !spec.network_interfaces.is_empty())),
-            (
-                "GetParameter",
-                unknown || any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some())),
-            ),
-            ("CreateSecret", keeps(SecretsBackend::SecretsManager)),
-            ("PutSecretValue", keeps(SecretsBackend::SecretsManager)),
-            ("DeleteSecret", keeps(SecretsBackend::SecretsManager)),
-            ("TagResource", keeps(SecretsBackend::SecretsManager)),
-            ("PutParameter", keeps(SecretsBackend::SsmParameterStore)),
-            ("DeleteParameters", keeps(SecretsBackend::SsmParameterStore)),
-            ("AddTagsToResource", keeps(SecretsBackend::SsmParameterStore)),
-            ("PutObject", keeps_objects),
-            ("DeleteObject", keeps_objects),
-            ("GetObject", keeps_objects && presigns),
-            ("DescribeKeyPairs", checks),
-            ("DescribeAvailabilityZones", checks),
-            ("DescribeInstanceTypeOfferings", checks),
-            ("DescribeNatGateways", checks),
-            ("DescribeNetworkAcls", checks),
-            ("DescribeRegions", checks),
-            ("DescribeVpcAttribute", checks),
-            ("DescribeVpcEndpoints", checks),
-            ("GetInstanceProfile", checks && profiles),
-            ("ListAttachedRolePolicies", checks && profiles),
-            ("ListRolePolicies", checks && profiles),
-            ("GetRole", checks && (unknown || demand.has_spot_machines())),
-            ("GetBucketAcl", bucket),
-            ("GetBucketLocation", bucket),
-            ("GetBucketPolicyStatus", bucket),
-            ("GetBucketPublicAccessBlock", bucket),
-            ("GetServiceQuota", checks),
-            ("PassRole", profiles),
-        ];
+        let cluster = ClusterObjects { spec, demand };
+        let names_targets = !demand.target_group_arns().is_empty() || !cluster.classic_load_balancers().is_empty();
+        let bucket = demand.network.bootstrap_bucket().filter(|_| !cluster.has_sources());
         Self {
             region: demand.region.clone(),
-            named,
-            purposes: purposes.into(),
-            has_targets: !targets_are_known || !groups.is_empty() || !classic.is_empty(),
-            objects: bucket_for_data.filter(|_| !sources).map(NetworkBootstrapBucket::place),
+            named: cluster.named(),
+            purposes: cluster.purposes(),
+            has_targets: names_targets || !cluster.targets_are_known(),
+            objects: bucket.map(NetworkBootstrapBucket::place),
         }
     }
 
@@ -179,5 +77,198 @@ impl ClusterUse {
             None => vec![format!("{service}:{region}:{account}:{resource}")],
             Some(names) => names.iter().map(|name| format!("{service}:{region}:{account}:{kind}/{name}")).collect(),
         }
+    }
+}
+
+/// The objects of a cluster.
+struct ClusterObjects<'a> {
+    /// The spec of the AWSCluster, or an empty one.
+    spec: &'a AWSClusterSpec,
+    /// What the objects name.
+    demand: &'a Demand,
+}
+
+impl<'a> ClusterObjects<'a> {
+    fn machines(&self) -> impl Iterator<Item = &'a AWSMachineSpec> {
+        self.demand.machines.iter().map(|machines| &machines.spec)
+    }
+
+    /// Whether the objects have no machines: then nothing is known of what the machines of the cluster use.
+    fn has_no_machines(&self) -> bool {
+        self.demand.machines.is_empty()
+    }
+
+    fn any(&self, uses: fn(&AWSMachineSpec) -> bool) -> bool {
+        self.machines().any(uses)
+    }
+
+    /// Whether machines have network sources. What these publish is not known here.
+    fn has_sources(&self) -> bool {
+        self.any(|spec| !spec.network_sources.is_empty())
+    }
+
+    /// Whether the cluster may have other parts of a network than the objects name.
+    fn has_unnamed_network(&self) -> bool {
+        self.has_sources() || self.spec.discovery.is_some() || self.has_no_machines()
+    }
+
+    /// Whether the objects name all targets of the control plane by ARN, or as Classic Load Balancers.
+    fn targets_are_known(&self) -> bool {
+        let mut targets = self.demand.control_plane_targets();
+        let by_name = self.spec.named_load_balancer().is_some()
+            || self.spec.secondary_load_balancer_name().is_some()
+            || targets.any(|target| target.load_balancer_name.is_some());
+        !self.has_unnamed_network() && !by_name
+    }
+
+    fn classic_load_balancers(&self) -> BTreeSet<String> {
+        let targets = self.demand.control_plane_targets();
+        targets.filter_map(|target| target.classic_load_balancer_name.clone()).collect()
+    }
+
+    fn allocates_hosts(&self) -> bool {
+        self.has_no_machines() || self.any(|spec| spec.dynamic_host_allocation.is_some())
+    }
+
+    fn allocates_addresses(&self) -> bool {
+        self.has_no_machines() || self.any(|spec| spec.elastic_ip_pool.is_some())
+    }
+
+    fn may_have_instance_profiles(&self) -> bool {
+        self.has_no_machines() || self.has_sources() || !self.demand.instance_profiles().is_empty()
+    }
+
+    /// The resources of each type of which the objects name all that the cluster uses.
+    fn named(&self) -> Named {
+        let demand = self.demand;
+        let named_network = !self.has_unnamed_network();
+        let subnets_by_filter = self.any(|spec| spec.subnet.as_ref().is_some_and(|subnet| !subnet.filters.is_empty()));
+        let groups_by_filter = self.any(|spec| {
+            let mut groups = spec.additional_security_groups.iter();
+            groups.any(|group| !group.filters.is_empty())
+        });
+        let keys =
+            self.machines().filter_map(|spec| spec.effective_ssh_key_name(demand.network.ssh_key_name.as_deref()));
+        let arns = demand.target_group_arns();
+        let groups = arns.iter().filter_map(|arn| Some(arn.split_once("targetgroup/")?.1.to_owned()));
+        let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+        let by_network = [
+            ("subnet", named_network && !subnets_by_filter, owned(demand.subnet_ids(None))),
+            ("security-group", named_network && !groups_by_filter, owned(demand.group_ids(None))),
+            ("key-pair", named_network, keys.map(str::to_owned).collect()),
+            ("targetgroup", self.targets_are_known(), groups.collect()),
+            ("loadbalancer", self.targets_are_known(), self.classic_load_balancers()),
+        ];
+        let all = by_network.into_iter().chain(self.named_by_machines());
+        all.filter(|(_, are_known, _)| *are_known).map(|(kind, _, names)| (kind, names)).collect()
+    }
+
+    /// The types of the resources that only the specs of machines name, whether all that are used are known, and those
+    /// that are named.
+    fn named_by_machines(&self) -> [(&'static str, bool, BTreeSet<String>); 9] {
+        let of_machines = |field: fn(&AWSMachineSpec) -> Option<&String>| -> BTreeSet<String> {
+            self.machines().filter_map(field).cloned().collect()
+        };
+        let are_known = !self.has_no_machines();
+        let images_by_name = self.any(|spec| spec.ami.as_ref().is_none_or(|image| image.id.is_none()));
+        let interfaces = self.machines().flat_map(|spec| &spec.network_interfaces);
+        let pools = of_machines(|spec| spec.elastic_ip_pool.as_ref()?.public_ipv4_pool.as_ref());
+        [
+            ("image", are_known && !images_by_name, of_machines(|spec| spec.ami.as_ref()?.id.as_ref())),
+            ("placement-group", are_known, of_machines(|spec| spec.placement_group_name.as_ref())),
+            ("capacity-reservation", are_known, of_machines(|spec| spec.capacity_reservation_id.as_ref())),
+            // The id of a host is not known before its allocation.
+            ("dedicated-host/*", !self.allocates_hosts(), BTreeSet::new()),
+            ("dedicated-host/h-*", !self.allocates_hosts(), of_machines(|spec| spec.host_id.as_ref())),
+            ("elastic-ip", !self.allocates_addresses(), BTreeSet::new()),
+            ("ipv4pool-ec2", are_known, pools),
+            ("network-interface/eni-*", are_known, interfaces.cloned().collect()),
+            ("spot-instances-request", are_known && !self.demand.has_spot_machines(), BTreeSet::new()),
+        ]
+    }
+
+    fn purposes(&self) -> Purposes {
+        let mut purposes = self.purposes_of_launches();
+        purposes.extend(self.purposes_of_bootstrap_data());
+        purposes.extend(self.purposes_of_checks());
+        purposes
+    }
+
+    fn purposes_of_launches(&self) -> Purposes {
+        let any = |uses: fn(&AWSMachineSpec) -> bool| self.has_no_machines() || self.any(uses);
+        let allocates_hosts = self.allocates_hosts();
+        let allocates_addresses = self.allocates_addresses();
+        let images_of_eks = any(|spec| spec.ami.as_ref().is_some_and(|image| image.eks_lookup_type.is_some()));
+        let purposes = [
+            ("DescribeCapacityReservations", any(|spec| spec.capacity_reservation_id.is_some())),
+            ("DescribeHosts", allocates_hosts || any(|spec| spec.host_id.is_some())),
+            ("AllocateHosts", allocates_hosts),
+            ("ReleaseHosts", allocates_hosts),
+            ("DescribeAddresses", allocates_addresses),
+            ("DescribePublicIpv4Pools", allocates_addresses),
+            ("AllocateAddress", allocates_addresses),
+            ("AssociateAddress", allocates_addresses),
+            ("ReleaseAddress", allocates_addresses),
+            ("DescribePlacementGroups", any(|spec| spec.placement_group_name.is_some())),
+            ("DescribeNetworkInterfaces", any(|spec| !spec.network_interfaces.is_empty())),
+            ("GetParameter", images_of_eks),
+            ("PassRole", self.may_have_instance_profiles()),
+        ];
+        purposes.into()
+    }
+
+    fn purposes_of_bootstrap_data(&self) -> Purposes {
+        let keeps = |backend| {
+            let delivery = BootstrapDelivery::Secrets(backend);
+            let mut machines = self.machines();
+            self.has_no_machines()
+                || machines.any(|spec| spec.ignition.is_none() && spec.effective_bootstrap_delivery() == delivery)
+        };
+        let in_secrets_manager = keeps(SecretsBackend::SecretsManager);
+        let in_parameters = keeps(SecretsBackend::SsmParameterStore);
+        let bucket = self.demand.network.bootstrap_bucket();
+        let uses_bucket = self.has_no_machines() || self.any(AWSMachineSpec::may_use_bucket);
+        let in_objects = self.has_sources() || (bucket.is_some() && uses_bucket);
+        let presigns = bucket.is_none_or(|bucket| bucket.presigned_url_duration.is_some());
+        let purposes = [
+            ("CreateSecret", in_secrets_manager),
+            ("PutSecretValue", in_secrets_manager),
+            ("DeleteSecret", in_secrets_manager),
+            ("TagResource", in_secrets_manager),
+            ("PutParameter", in_parameters),
+            ("DeleteParameters", in_parameters),
+            ("AddTagsToResource", in_parameters),
+            ("PutObject", in_objects),
+            ("DeleteObject", in_objects),
+            ("GetObject", in_objects && presigns),
+        ];
+        purposes.into()
+    }
+
+    /// What the checks of the infrastructure call.
+    fn purposes_of_checks(&self) -> Purposes {
+        let checks = self.spec.effective_preflight_mode() != PreflightMode::Disabled;
+        let profiles = checks && self.may_have_instance_profiles();
+        let bucket = checks && (self.has_sources() || self.demand.bucket().is_some());
+        let purposes = [
+            ("DescribeKeyPairs", checks),
+            ("DescribeAvailabilityZones", checks),
+            ("DescribeInstanceTypeOfferings", checks),
+            ("DescribeNatGateways", checks),
+            ("DescribeNetworkAcls", checks),
+            ("DescribeRegions", checks),
+            ("DescribeVpcAttribute", checks),
+            ("DescribeVpcEndpoints", checks),
+            ("GetInstanceProfile", profiles),
+            ("ListAttachedRolePolicies", profiles),
+            ("ListRolePolicies", profiles),
+            ("GetRole", checks && (self.has_no_machines() || self.demand.has_spot_machines())),
+            ("GetBucketAcl", bucket),
+            ("GetBucketLocation", bucket),
+            ("GetBucketPolicyStatus", bucket),
+            ("GetBucketPublicAccessBlock", bucket),
+            ("GetServiceQuota", checks),
+        ];
+        purposes.into()
     }
 }
