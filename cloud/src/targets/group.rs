@@ -384,6 +384,7 @@ impl GroupState {
         }
     }
 
+    /// Applies the answer to a registration of targets, or to a deregistration if they are leaving.
     fn written(
         &mut self,
         leaving: bool,
@@ -417,9 +418,31 @@ impl GroupState {
             self.failures = self.failures.saturating_add(1);
         }
         let Some(facts) = self.facts.clone() else { return };
+        self.note_in_members(&facts, leaving, targets, answer, timing, now);
+        if answer.is_ok() {
+            self.most = MAX_TARGETS;
+            let state = if leaving { TargetState::Draining } else { TargetState::Initial };
+            let seen = self.seen.get_or_insert_default();
+            let health = Health { state, reason: None };
+            seen.extend(targets.iter().map(|target| (target.clone(), health.clone())));
+            self.shown_at = now;
+            self.settles_until = now + timing.target_settling;
+        }
+    }
+
+    /// Notes the answer to a write in the members whose targets the write contained.
+    fn note_in_members(
+        &mut self,
+        facts: &GroupFacts,
+        leaving: bool,
+        targets: &[Target],
+        answer: &Result<GroupAnswer, CloudError>,
+        timing: &Timing,
+        now: Duration,
+    ) {
         let (seen, late_until) = (self.seen.as_ref(), self.late_until);
         let concerned = self.members.values_mut().filter_map(|member| {
-            let target = member.target(&facts).filter(|target| targets.contains(target))?;
+            let target = member.target(facts).filter(|target| targets.contains(target))?;
             (member.is_leaving() == leaving).then_some((member, target))
         });
         for (member, target) in concerned {
@@ -438,15 +461,6 @@ impl GroupState {
                 Ok(_) => member.written(now),
                 Err(error) => member.failed(error, now + backoff(member.failures, timing)),
             }
-        }
-        if answer.is_ok() {
-            self.most = MAX_TARGETS;
-            let state = if leaving { TargetState::Draining } else { TargetState::Initial };
-            let seen = self.seen.get_or_insert_default();
-            let health = Health { state, reason: None };
-            seen.extend(targets.iter().map(|target| (target.clone(), health.clone())));
-            self.shown_at = now;
-            self.settles_until = now + timing.target_settling;
         }
     }
 

@@ -92,11 +92,7 @@ pub(super) fn unmanaged(
     timing: &Timing,
     now: Timestamp,
 ) -> (AWSClusterStatus, Next) {
-    let mut before = cluster.status.clone().unwrap_or_default();
-    if !before.provisioned() && !is_of_region(cluster, &before) {
-        // The time of a failure in another region, or without a region, does not count.
-        conditions::remove(&mut before.conditions, ConditionType::NetworkReady);
-    }
+    let before = status_before(cluster);
     let Inputs { facts, resolution, checked, machines, deletion } = inputs;
     let identity = identity_condition(facts);
     let network_failing_for = failing_for(&before, &resolution.condition, now);
@@ -145,6 +141,15 @@ pub(super) fn unmanaged(
         Next::Requeue(rate_limited_for.unwrap_or_else(|| retry_after(failing_for, delayed_for, timing)))
     });
     (status, next)
+}
+
+/// The status before the reconcile. The time of a failure in another region, or without a region, does not count.
+fn status_before(cluster: &AWSCluster) -> AWSClusterStatus {
+    let mut before = cluster.status.clone().unwrap_or_default();
+    if !before.provisioned() && !is_of_region(cluster, &before) {
+        conditions::remove(&mut before.conditions, ConditionType::NetworkReady);
+    }
+    before
 }
 
 /// Whether `Ready` was True before, about the region of the spec.

@@ -126,29 +126,28 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
     let SourceKind { group, kind } = &request.kind;
     let named = format!("{request}, {},", named_by.words());
     let of_group = kind_and_group(&request.kind);
-    match failure {
-        SourceOutcome::Described { .. } | SourceOutcome::Undescribed => Problem::new(
-            Reason::NotFound,
-            format!(
-                "nothing says how to read {named} as a network: create the AWSNetworkMapping {}, or name one in \
-                 mapping",
-                request.kind.mapping_name()
-            ),
-        ),
+    let (reason, message) = match failure {
+        SourceOutcome::Described { .. } | SourceOutcome::Undescribed => {
+            let mapping = request.kind.mapping_name();
+            let message = format!(
+                "nothing says how to read {named} as a network: create the AWSNetworkMapping {mapping}, or name one in \
+                 mapping"
+            );
+            (Reason::NotFound, message)
+        }
         SourceOutcome::NotFound => {
             let message = match &request.objects {
                 SourceObjects::Named(_) => format!("{named} does not exist: create it, or {}", named_by.correction()),
                 SourceObjects::Selected(selector) => {
-                    let words = named_by.words();
-                    format!("no {kind}, {words}, has the labels {selector}: create or label one")
+                    format!("no {kind}, {}, has the labels {selector}: create or label one", named_by.words())
                 }
             };
-            Problem::new(Reason::NotFound, message)
+            (Reason::NotFound, message)
         }
         SourceOutcome::NoKindMatch => {
-            Problem::new(Reason::NoKindMatch, format!("the API server serves no kind {of_group}: install its CRD"))
+            (Reason::NoKindMatch, format!("the API server serves no kind {of_group}: install its CRD"))
         }
-        SourceOutcome::ClusterScoped => Problem::new(
+        SourceOutcome::ClusterScoped => (
             Reason::NotFound,
             format!("{of_group} is cluster-scoped, and a source is in the namespace of the machine: use another kind"),
         ),
@@ -157,29 +156,24 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
                 SourceObjects::Named(_) => "get",
                 SourceObjects::Selected(_) => "list",
             };
-            Problem::new(
-                Reason::Forbidden,
-                format!(
-                    "the manager may not read {of_group}: create a ClusterRole that allows {verb} on it, with the \
-                     label infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\""
-                ),
-            )
+            let message = format!(
+                "the manager may not read {of_group}: create a ClusterRole that allows {verb} on it, with the label \
+                 infrastructure.cluster.x-k8s.io/aggregate-to-capa-rs: \"true\""
+            );
+            (Reason::Forbidden, message)
         }
         SourceOutcome::NoMapping => {
             let mapping = request.mapping.as_deref().unwrap_or_default();
-            Problem::new(
-                Reason::NotFound,
-                format!("AWSNetworkMapping/{mapping}, which is to read {request}, does not exist: create it"),
-            )
+            let message = format!("AWSNetworkMapping/{mapping}, which is to read {request}, does not exist: create it");
+            (Reason::NotFound, message)
         }
-        SourceOutcome::UnusableMapping { name, reads: Some(reads) } => Problem::new(
-            Reason::Conflict,
-            format!(
-                "AWSNetworkMapping/{name} reads {}, not {of_group}: name another mapping for {request}",
-                kind_and_group(&reads)
-            ),
-        ),
-        SourceOutcome::UnusableMapping { name, reads: None } => Problem::new(
+        SourceOutcome::UnusableMapping { name, reads: Some(reads) } => {
+            let reads = kind_and_group(&reads);
+            let message =
+                format!("AWSNetworkMapping/{name} reads {reads}, not {of_group}: name another mapping for {request}");
+            (Reason::Conflict, message)
+        }
+        SourceOutcome::UnusableMapping { name, reads: None } => (
             Reason::NotReady,
             format!("AWSNetworkMapping/{name}, which is to read {request}, is not Ready: see its condition Ready"),
         ),
@@ -187,9 +181,10 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
             let server = if group.is_empty() { "the API server" } else { "the webhook or API that serves the kind" };
             let message =
                 format!("{named} cannot be read: {text}; correct {server}, and the manager reads the object again");
-            Problem::new(Reason::Failed, message)
+            (Reason::Failed, message)
         }
-    }
+    };
+    Problem::new(reason, message)
 }
 
 fn kind_and_group(SourceKind { group, kind }: &SourceKind) -> String {

@@ -169,22 +169,7 @@ impl Ec2 {
         let vpc = vpc_of(scope, vpcs.as_deref().ok());
         let mut observed = Observed { vpcs: vpcs.into(), ..Observed::default() };
         if let Some(vpc) = &vpc {
-            let subnets = self.describe("DescribeSubnets", |ec2| Ok(ec2.shown_subnets(|shown| shown.vpc_id == *vpc)));
-            observed.subnets = subnets.into();
-            let gateways = self.describe("DescribeNatGateways", |ec2| Ok(ec2.shown_nat_gateways(vpc)));
-            observed.nat_gateways = gateways.into();
-            let tables =
-                self.describe("DescribeRouteTables", |ec2| Ok(ec2.shown_route_tables(|shown| shown.vpc_id == *vpc)));
-            observed.route_tables = tables.into();
-            let groups = self
-                .describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(|shown| shown.vpc_id == *vpc)));
-            observed.security_groups = groups.into();
-            if scope.network_interfaces {
-                let interfaces = self.describe("DescribeNetworkInterfaces", |ec2| {
-                    Ok(ec2.shown_interfaces(|shown| shown.vpc_id == *vpc))
-                });
-                observed.network_interfaces = interfaces.into();
-            }
+            self.observe_parts_of_vpc(&mut observed, scope, vpc);
         }
         if let Some(known) = &scope.known {
             observed.addresses = known.addresses.clone();
@@ -218,6 +203,25 @@ impl Ec2 {
         observed.internet_gateways =
             self.describe_gateways(scope.internet_gateway.as_deref(), vpc.as_deref(), Some(&is_owned));
         observed
+    }
+
+    /// The describes of what belongs to one VPC, without its attributes.
+    fn observe_parts_of_vpc(&mut self, observed: &mut Observed, scope: &Scope, vpc: &str) {
+        let subnets = self.describe("DescribeSubnets", |ec2| Ok(ec2.shown_subnets(|shown| shown.vpc_id == vpc)));
+        observed.subnets = subnets.into();
+        let gateways = self.describe("DescribeNatGateways", |ec2| Ok(ec2.shown_nat_gateways(vpc)));
+        observed.nat_gateways = gateways.into();
+        let tables =
+            self.describe("DescribeRouteTables", |ec2| Ok(ec2.shown_route_tables(|shown| shown.vpc_id == vpc)));
+        observed.route_tables = tables.into();
+        let groups =
+            self.describe("DescribeSecurityGroups", |ec2| Ok(ec2.shown_security_groups(|shown| shown.vpc_id == vpc)));
+        observed.security_groups = groups.into();
+        if scope.network_interfaces {
+            let interfaces =
+                self.describe("DescribeNetworkInterfaces", |ec2| Ok(ec2.shown_interfaces(|shown| shown.vpc_id == vpc)));
+            observed.network_interfaces = interfaces.into();
+        }
     }
 
     /// Up to three describes, because EC2 joins filters by "and": one each by tag, by id and by VPC, of what is given.

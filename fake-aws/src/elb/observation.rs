@@ -56,33 +56,10 @@ impl Elb {
             groups = groups.and(Err(error));
         }
         for balancer in balancers.iter_mut().flatten() {
-            if let Some(tags) = known.tags.get(&balancer.arn) {
-                balancer.tags.clone_from(tags);
-            }
-            if balancer.vpc_id != vpc {
-                balancer.tags.clear();
-            } else if let Some(attributes) = known.attributes.get(&balancer.arn) {
-                balancer.attributes = Seen::Shown(attributes.clone());
-            } else if is_owned(&balancer.tags) {
-                let attributes = describe(ec2, "DescribeLoadBalancerAttributes");
-                let attributes = attributes.map(|()| self.load_balancer_attributes(&balancer.arn));
-                balancer.attributes = attributes.into();
-            }
+            self.observe_details_of_balancer(ec2, scope, vpc, known, balancer);
         }
         for group in groups.iter_mut().flatten() {
-            if let Some(tags) = known.tags.get(&group.arn) {
-                group.tags.clone_from(tags);
-            }
-            if !has_tags(group, vpc) {
-                group.tags.clear();
-            }
-            if !is_owned(&group.tags) {
-                group.attributes = Seen::NotAsked;
-            } else if let Some(attributes) = known.attributes.get(&group.arn) {
-                group.attributes = Seen::Shown(attributes.clone());
-            } else if let Err(error) = describe(ec2, "DescribeTargetGroupAttributes") {
-                group.attributes = Seen::Failed(error);
-            }
+            observe_details_of_group(ec2, scope, vpc, known, group);
         }
         let listeners = balancers.as_ref().map_or(Seen::NotAsked, |balancers| {
             let of_cluster = balancers.iter().filter(|balancer| is_owned(&balancer.tags));
@@ -94,6 +71,29 @@ impl Elb {
             target_groups: groups.into(),
             listeners,
             classic_load_balancers: Seen::NotAsked,
+        }
+    }
+
+    /// Sets the tags and attributes of a load balancer: the known ones, or else what AWS answers.
+    fn observe_details_of_balancer(
+        &self,
+        ec2: &mut Ec2,
+        scope: &Scope,
+        vpc: &str,
+        known: &Details,
+        balancer: &mut LoadBalancer,
+    ) {
+        if let Some(tags) = known.tags.get(&balancer.arn) {
+            balancer.tags.clone_from(tags);
+        }
+        if balancer.vpc_id != vpc {
+            balancer.tags.clear();
+        } else if let Some(attributes) = known.attributes.get(&balancer.arn) {
+            balancer.attributes = Seen::Shown(attributes.clone());
+        } else if is_owned(&balancer.tags, &scope.cluster) {
+            let attributes = describe(ec2, "DescribeLoadBalancerAttributes");
+            let attributes = attributes.map(|()| self.load_balancer_attributes(&balancer.arn));
+            balancer.attributes = attributes.into();
         }
     }
 
@@ -143,6 +143,23 @@ impl Elb {
             ..resource.body.clone()
         });
         views.collect()
+    }
+}
+
+/// Sets the tags and attributes of a target group: the known ones, or else what AWS answers.
+fn observe_details_of_group(ec2: &mut Ec2, scope: &Scope, vpc: &str, known: &Details, group: &mut TargetGroup) {
+    if let Some(tags) = known.tags.get(&group.arn) {
+        group.tags.clone_from(tags);
+    }
+    if !has_tags(group, vpc) {
+        group.tags.clear();
+    }
+    if !is_owned(&group.tags, &scope.cluster) {
+        group.attributes = Seen::NotAsked;
+    } else if let Some(attributes) = known.attributes.get(&group.arn) {
+        group.attributes = Seen::Shown(attributes.clone());
+    } else if let Err(error) = describe(ec2, "DescribeTargetGroupAttributes") {
+        group.attributes = Seen::Failed(error);
     }
 }
 

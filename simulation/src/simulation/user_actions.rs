@@ -164,9 +164,7 @@ impl UserAction {
             Self::ResumeMachines => {
                 let names: Vec<String> = server.stored.aws_machines.keys().cloned().collect();
                 for name in names {
-                    server.edit(&name, |machine: &mut AWSMachine| {
-                        annotate(machine, PAUSED_ANNOTATION, None);
-                    });
+                    server.edit(&name, |machine: &mut AWSMachine| annotate(machine, PAUSED_ANNOTATION, None));
                 }
             }
             Self::Touch(number) => server.edit(&machine_name(number), |machine: &mut AWSMachine| {

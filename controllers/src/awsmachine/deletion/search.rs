@@ -282,20 +282,7 @@ async fn find_by_tags(
     let is_of_attempt = |instance: &Instance| open_request.is_some_and(|request| launched_by(request, instance));
     // Once the attempt's own instance is known, its end is all that the deletion waits for.
     let is_proven = proof != Proof::None || ended.iter().any(is_of_attempt);
-    let mut ours = Vec::new();
-    let mut unowned: Vec<String> = foreign.into_iter().collect();
-    for instance in found {
-        match inputs::ownership(scope, &instance, &location.session.cluster_tag, context) {
-            Ownership::Ours(_) => ours.push(instance),
-            // Found by the token of the open attempt.
-            Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
-            Ownership::Foreign(NotOurs::Untagged(proof)) => {
-                return Err(untagged(scope, &instance, proof, location).into());
-            }
-            Ownership::Foreign(_) if unowned.contains(&instance.id) => {}
-            Ownership::Foreign(_) => unowned.push(instance.id),
-        }
-    }
+    let (ours, unowned) = by_owner(scope, found, foreign, location, context)?;
     if ours.is_empty() {
         if !is_proven {
             await_absence(scope, open_token, context)?;
@@ -314,6 +301,29 @@ async fn find_by_tags(
         is_alone,
     };
     Ok((ours.into_iter().map(to_end).collect(), unowned))
+}
+
+/// The found instances that belong to the machine, and the ids of those that do not. `foreign` is one of the latter.
+fn by_owner(
+    scope: &MachineScope,
+    found: Vec<Instance>,
+    foreign: Option<String>,
+    location: &InstanceLocation,
+    context: &MachineContext,
+) -> Result<(Vec<Instance>, Vec<String>), Blocked> {
+    let mut ours = Vec::new();
+    let mut unowned: Vec<String> = foreign.into_iter().collect();
+    for instance in found {
+        match inputs::ownership(scope, &instance, &location.session.cluster_tag, context) {
+            Ownership::Ours(_) => ours.push(instance),
+            // Found by the token of the open attempt.
+            Ownership::Foreign(NotOurs::Untagged(_)) if instance.state.has_ended() => ours.push(instance),
+            Ownership::Foreign(NotOurs::Untagged(proof)) => return Err(untagged(scope, &instance, proof, location)),
+            Ownership::Foreign(_) if unowned.contains(&instance.id) => {}
+            Ownership::Foreign(_) => unowned.push(instance.id),
+        }
+    }
+    Ok((ours, unowned))
 }
 
 /// The instances with these tags or this token, and the one that the annotation `adopt-instance` names.
