@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Progress of the launch of an instance. The record is stored flat, with the phase as a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,106 +226,107 @@ impl JsonSchema for LaunchRecord {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // The schema is written by hand, because schemars cannot express flattened fields that are either all set or
-        // all absent.
         json_schema!({
             "type": "object",
             "required": ["phase", "attempt"],
-            "properties": {
-                "phase": {
-                    "description": "Phase of the launch. `Planned`: no call to EC2 has been made. `Requested`: the \
-                        call to EC2 is in progress and may have launched an instance. `Refused`: EC2 refused the \
-                        attempt, or the attempt's instance ended before it ran; another attempt follows. `Answered`: \
-                        EC2 answered with an instance.",
-                    "type": "string", "enum": ["Planned", "Requested", "Refused", "Answered"],
-                },
-                "attempt": {
-                    "description": "Number of the attempt, counted from 1; 0 if and only if the phase is `Planned`.",
-                    "type": "integer", "format": "int32", "minimum": 0,
-                },
-                "clientToken": {
-                    "description": "Idempotency token of the attempt's call to EC2, `<UID of the \
-                        AWSMachine>-<attempt>`. EC2 never launches two instances with the same token in one zone.",
-                    "type": "string", "minLength": 1, "maxLength": 64,
-                },
-                "subnetID": {
-                    "description": "Subnet of the attempt. The subnet determines the zone.",
-                    "type": "string", "minLength": 1, "maxLength": 64,
-                },
-                "imageID": {
-                    "description": "Machine image of the instance. Absent where the record was recovered from the \
-                        instance, and the spec names no image.",
-                    "type": "string", "minLength": 1, "maxLength": 64,
-                },
-                "instanceType": {
-                    "description": "EC2 instance type of the attempt.",
-                    "type": "string", "minLength": 1, "maxLength": 64,
-                },
-                "securityGroupIDs": {
-                    "description": "All security groups of the instance, those of the cluster and additional ones.",
-                    "type": "array", "minItems": 1, "maxItems": 64, "x-kubernetes-list-type": "atomic",
-                    "items": { "type": "string", "maxLength": 64 },
-                },
-                "parametersHash": {
-                    "description": "Hash of all parameters of the request. A repetition with another hash is not sent. \
-                        Absent where the record was recovered from the instance.",
-                    "type": "string", "minLength": 1, "maxLength": 128,
-                },
-                "requestedAt": {
-                    "description": "Time at which the attempt was recorded, just before the call to EC2.",
-                    "type": "string", "format": "date-time",
-                },
-                "holder": {
-                    "description": "Random id of the manager process that wrote the record or claimed it later. A \
-                        process claims the record of another process before it repeats the call.",
-                    "type": "string", "minLength": 1, "maxLength": 64,
-                },
-                "failedInstances": {
-                    "description": "Number of instances of earlier attempts that ended before they ran, because of \
-                        failures in EC2. Absent: none. After five such instances the machine has failed.",
-                    "type": "integer", "format": "int32", "minimum": 1,
-                },
-                "instanceID": {
-                    "description": "Instance in EC2's answer, for example `i-0123456789abcdef0`. Set if and only if \
-                        the phase is `Answered`.",
-                    "type": "string", "minLength": 1, "maxLength": 64,
-                },
-            },
-            "x-kubernetes-validations": [
-                {
-                    "rule": "(self.phase == 'Planned') == (self.attempt == 0)",
-                    "message": "attempt is 0 exactly in the phase Planned",
-                },
-                {
-                    "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || \
-                        has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || \
-                        has(self.requestedAt) || has(self.holder) || has(self.failedInstances) || \
-                         has(self.instanceID))",
-                    "message": "attempt 0 stands alone",
-                },
-                {
-                    "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && has(self.instanceType) && \
-                        has(self.securityGroupIDs) && has(self.requestedAt) && has(self.holder))",
-                    "message": "from attempt 1 on clientToken, subnetID, instanceType, securityGroupIDs, requestedAt \
-                        and holder are required",
-                },
-                {
-                    "rule": "self.phase != 'Requested' || (has(self.imageID) && has(self.parametersHash))",
-                    "message": "imageID and parametersHash are required in the phase Requested",
-                },
-                {
-                    "rule": "(self.phase == 'Answered') == has(self.instanceID)",
-                    "message": "instanceID is set exactly in the phase Answered",
-                },
-            ],
+            "properties": properties(),
+            "x-kubernetes-validations": rules(),
         })
     }
 }
 
+/// The schemas of the fields. They are written by hand, because schemars cannot express flattened fields that are
+/// either all set or all absent.
+fn properties() -> Value {
+    /// The schema of an id or a name.
+    fn text(description: &str) -> Value {
+        json!({ "description": description, "type": "string", "minLength": 1, "maxLength": 64 })
+    }
+    json!({
+        "phase": {
+            "description": "Phase of the launch. `Planned`: no call to EC2 has been made. `Requested`: the \
+                call to EC2 is in progress and may have launched an instance. `Refused`: EC2 refused the \
+                attempt, or the attempt's instance ended before it ran; another attempt follows. `Answered`: \
+                EC2 answered with an instance.",
+            "type": "string", "enum": ["Planned", "Requested", "Refused", "Answered"],
+        },
+        "attempt": {
+            "description": "Number of the attempt, counted from 1; 0 if and only if the phase is `Planned`.",
+            "type": "integer", "format": "int32", "minimum": 0,
+        },
+        "clientToken": text(
+            "Idempotency token of the attempt's call to EC2, `<UID of the \
+             AWSMachine>-<attempt>`. EC2 never launches two instances with the same token in one zone.",
+        ),
+        "subnetID": text("Subnet of the attempt. The subnet determines the zone."),
+        "imageID": text(
+            "Machine image of the instance. Absent where the record was recovered from the \
+             instance, and the spec names no image.",
+        ),
+        "instanceType": text("EC2 instance type of the attempt."),
+        "securityGroupIDs": {
+            "description": "All security groups of the instance, those of the cluster and additional ones.",
+            "type": "array", "minItems": 1, "maxItems": 64, "x-kubernetes-list-type": "atomic",
+            "items": { "type": "string", "maxLength": 64 },
+        },
+        "parametersHash": {
+            "description": "Hash of all parameters of the request. A repetition with another hash is not sent. \
+                Absent where the record was recovered from the instance.",
+            "type": "string", "minLength": 1, "maxLength": 128,
+        },
+        "requestedAt": {
+            "description": "Time at which the attempt was recorded, just before the call to EC2.",
+            "type": "string", "format": "date-time",
+        },
+        "holder": text(
+            "Random id of the manager process that wrote the record or claimed it later. A \
+             process claims the record of another process before it repeats the call.",
+        ),
+        "failedInstances": {
+            "description": "Number of instances of earlier attempts that ended before they ran, because of \
+                failures in EC2. Absent: none. After five such instances the machine has failed.",
+            "type": "integer", "format": "int32", "minimum": 1,
+        },
+        "instanceID": text(
+            "Instance in EC2's answer, for example `i-0123456789abcdef0`. Set if and only if \
+             the phase is `Answered`.",
+        ),
+    })
+}
+
+/// The rules that fields satisfy together.
+fn rules() -> Value {
+    json!([
+        {
+            "rule": "(self.phase == 'Planned') == (self.attempt == 0)",
+            "message": "attempt is 0 exactly in the phase Planned",
+        },
+        {
+            "rule": "self.attempt > 0 || !(has(self.clientToken) || has(self.subnetID) || has(self.imageID) || \
+                has(self.instanceType) || has(self.securityGroupIDs) || has(self.parametersHash) || \
+                has(self.requestedAt) || has(self.holder) || has(self.failedInstances) || \
+                has(self.instanceID))",
+            "message": "attempt 0 stands alone",
+        },
+        {
+            "rule": "self.attempt == 0 || (has(self.clientToken) && has(self.subnetID) && \
+                has(self.instanceType) && has(self.securityGroupIDs) && has(self.requestedAt) && has(self.holder))",
+            "message": "from attempt 1 on clientToken, subnetID, instanceType, securityGroupIDs, requestedAt \
+                and holder are required",
+        },
+        {
+            "rule": "self.phase != 'Requested' || (has(self.imageID) && has(self.parametersHash))",
+            "message": "imageID and parametersHash are required in the phase Requested",
+        },
+        {
+            "rule": "(self.phase == 'Answered') == has(self.instanceID)",
+            "message": "instanceID is set exactly in the phase Answered",
+        },
+    ])
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn stored(phase: &str) -> Value {
