@@ -45,7 +45,8 @@ pub(crate) async fn load(kubeconfig: Option<&Path>, context: Option<&str>) -> Re
     Ok(config)
 }
 
-/// Whether there is a default kubeconfig, which cannot be used for this reason. `variable` is the value of `KUBECONFIG`.
+/// Whether there is a default kubeconfig, which cannot be used for this reason. `variable` is the value of
+/// `KUBECONFIG`.
 fn is_configured(error: &KubeconfigError, variable: Option<&OsStr>) -> bool {
     let is_absent = match error {
         KubeconfigError::FindPath => true,

@@ -99,8 +99,8 @@ pub(crate) fn parse(text: &str) -> Result<Described> {
     of_documents(&documents(text)?)
 }
 
-/// The documents of a text. The scripts in bootstrap data, patches of a ClusterClass and manifests in ConfigMaps may have
-/// variables of a shell, which no template variable stands for.
+/// The documents of a text. The scripts in bootstrap data, patches of a ClusterClass and manifests in ConfigMaps may
+/// have variables of a shell, which no template variable stands for.
 fn documents(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
         Ok(documents) => documents,
@@ -125,8 +125,8 @@ fn of_documents(documents: &[Value]) -> Result<Described> {
     };
     ensure!(
         aws_cluster.spec.unmanaged,
-        "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring; `capa-rs plan` shows what \
-         the provider creates otherwise",
+        "AWSCluster {} is not unmanaged: set spec.unmanaged: true for infrastructure that you bring; `capa-rs plan` \
+         shows what the provider creates otherwise",
         aws_cluster.name_any()
     );
     Ok(Described::ByAWSCluster(Box::new(Objects {
@@ -145,8 +145,8 @@ fn managed(documents: &[Value]) -> Result<(AWSCluster, Cluster)> {
     ensure_managed(&aws_cluster)?;
     let Some(owner) = owner(documents, &aws_cluster)? else {
         bail!(
-            "no Cluster in the file names AWSCluster {} in spec.infrastructureRef: add it, because its name and the port of \
-             its API server are part of what is created",
+            "no Cluster in the file names AWSCluster {} in spec.infrastructureRef: add it, because its name and the \
+             port of its API server are part of what is created",
             aws_cluster.name_any()
         );
     };
@@ -162,8 +162,8 @@ fn managed(documents: &[Value]) -> Result<(AWSCluster, Cluster)> {
 pub(crate) fn ensure_managed(cluster: &AWSCluster) -> Result<()> {
     ensure!(
         !cluster.spec.unmanaged && !meta::is_externally_managed(&cluster.metadata),
-        "AWSCluster {} is on infrastructure that you bring, for which the provider makes nothing: `capa-rs check` finds what \
-         is wrong with it",
+        "AWSCluster {} is on infrastructure that you bring, for which the provider makes nothing: `capa-rs check` \
+         finds what is wrong with it",
         cluster.name_any()
     );
     Ok(())

@@ -29,8 +29,8 @@ const OF_FILE: &str = "what a changed spec leaves over is shown by `capa-rs plan
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Exit codes: 0 AWS is as the spec asks, 1 a problem that a person has to fix, or no plan, 2 changes or \
-                  waits.\n\n\
+    after_help = "Exit codes: 0 AWS is as the spec asks, 1 a problem that a person has to fix, or no plan, 2 changes \
+                  or waits.\n\n\
                   Examples:\n  \
                   capa-rs plan -f cluster.yaml\n  \
                   capa-rs plan -f cluster.yaml --save-facts facts.json\n  \
@@ -48,9 +48,8 @@ pub(crate) struct Flags {
 #[derive(Debug, Subcommand)]
 enum Live {
     /// Plan for a Cluster in the management cluster, with the records in the status of its AWSCluster.
-    #[command(
-        after_help = "Examples:\n  capa-rs plan cluster prod -n team-a\n  capa-rs plan cluster prod -n team-a -f changed.yaml"
-    )]
+    #[command(after_help = "Examples:\n  capa-rs plan cluster prod -n team-a\n  \
+                      capa-rs plan cluster prod -n team-a -f changed.yaml")]
     Cluster(ClusterFlags),
 }
 

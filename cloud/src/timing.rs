@@ -82,8 +82,8 @@ pub struct Timing {
     /// Time for which observations of an unchanged managed cluster reuse the details that an earlier observation has
     /// read, and that AWS does not show in its lists.
     pub managed_details: Duration,
-    /// Age of the deletion of a managed cluster from which a resource in use blocks it. Until then, the provider waits for
-    /// the network interfaces of deleted load balancers, which exist for some minutes.
+    /// Age of the deletion of a managed cluster from which a resource in use blocks it. Until then, the provider waits
+    /// for the network interfaces of deleted load balancers, which exist for some minutes.
     pub managed_deletion_age: Duration,
     /// The duration that counts as a second in AWS's request rates. Terminations are batched for this duration, and
     /// calls about targets for a fifth of it.

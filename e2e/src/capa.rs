@@ -14,7 +14,8 @@ const CAPA: Provider = Provider {
     namespace: "capa-system",
     service_account: "capa-controller-manager",
     aggregated_role: None,
-    feature_gates: "MachinePool=false,ExternalResourceGC=true,TagUnmanagedNetworkResources=true,AutoControllerIdentityCreator=true",
+    feature_gates: "MachinePool=false,ExternalResourceGC=true,TagUnmanagedNetworkResources=true,\
+                    AutoControllerIdentityCreator=true",
 };
 
 impl LocalWorld {

@@ -161,8 +161,8 @@ impl TestEnvironment {
         Ok(applied)
     }
 
-    /// Applies an object like [`apply`](Self::apply), in a dry run in which schemas, policies and webhooks judge it, and
-    /// unknown fields are refused.
+    /// Applies an object like [`apply`](Self::apply), in a dry run in which schemas, policies and webhooks judge it,
+    /// and unknown fields are refused.
     pub async fn apply_strictly(&self, object: &DynamicObject) -> anyhow::Result<()> {
         objects::apply_strictly(&self.client, object, &self.namespace).await
     }

@@ -144,14 +144,16 @@ impl Flavor {
             Self::UnmanagedMachineHealthCheck | Self::NoInfrastructureObject | Self::ManagedBy | Self::Managed => None,
             Self::UnmanagedDiscovery => Some("You tag the VPC, the private subnets, the groups and the target group."),
             Self::Terraform => Some(
-                "Another provider has a kind Stack and an object of it; Terraform has written its outputs into a Secret.",
+                "Another provider has a kind Stack and an object of it; Terraform has written its outputs into a \
+                 Secret.",
             ),
             Self::Crossplane => Some(
-                "Your administrator has installed the kind XAWSNetwork, its AWSNetworkMapping and the permissions, from \
-                 config/samples/crossplane-v2-composite.",
+                "Your administrator has installed the kind XAWSNetwork, its AWSNetworkMapping and the permissions, \
+                 from config/samples/crossplane-v2-composite.",
             ),
             Self::Ack => Some(
-                "ACK has a VPC, three Subnets and two SecurityGroups, and your administrator lets our manager read them.",
+                "ACK has a VPC, three Subnets and two SecurityGroups, and your administrator lets our manager read \
+                 them.",
             ),
         }
     }
@@ -283,7 +285,9 @@ impl Brought<'_> {
         self.environment.apply(&fixtures::definition(group, kind, "")).await?;
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": "cluster-api-manages-stacks", "labels": {"cluster.x-k8s.io/aggregate-to-manager": "true"}},
+            "metadata": {
+                "name": "cluster-api-manages-stacks", "labels": {"cluster.x-k8s.io/aggregate-to-manager": "true"},
+            },
             "rules": [{
                 "apiGroups": [group], "resources": ["stacks"],
                 "verbs": ["get", "list", "watch", "patch", "update", "delete"],

@@ -303,7 +303,8 @@ mod tests {
         });
         let subnet = json!({"subnetId": id("subnet"), "tagSet": named("front")});
         let of_balancer = json!({
-            "allocationId": id("eipalloc-of-balancer"), "publicIp": format!("198.51.100.{}", suffix.len()), "tagSet": named("balancer"),
+            "allocationId": id("eipalloc-of-balancer"), "publicIp": format!("198.51.100.{}", suffix.len()),
+            "tagSet": named("balancer"),
         });
         let lists = [
             ("addressesSet", of_balancer),

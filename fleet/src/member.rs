@@ -93,7 +93,8 @@ async fn capacity(client: &Client) -> kube::Result<Capacity> {
 
 fn unreachable(server: &str, why: &str) -> Finding {
     let message = format!(
-        "{server} cannot be reached from the management cluster: {why}. Check its load balancer, and the network between"
+        "{server} cannot be reached from the management cluster: {why}. Check its load balancer, and the network \
+         between"
     );
     health(Some(false), Reason::Unreachable, message)
 }

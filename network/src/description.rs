@@ -169,7 +169,8 @@ fn check_label(kind: &SourceKind, described: &str, object: &Value) -> Result<(),
     Err(Problem::new(
         Reason::NotAllowed,
         format!(
-            "{described} does not have the label {NETWORK_SOURCE_LABEL}: \"true\", so it is not read as a network: add the label"
+            "{described} does not have the label {NETWORK_SOURCE_LABEL}: \"true\", so it is not read as a network: add \
+             the label"
         ),
     ))
 }
@@ -290,7 +291,10 @@ mod tests {
     #[test]
     fn a_secret_needs_the_label_with_a_mapping_as_well() {
         let secret = kind("", "Secret");
-        let object = |label: &str| json!({"metadata": {"name": "s", "labels": {NETWORK_SOURCE_LABEL: label}}, "data": {"region": "aHVudGVyMg=="}});
+        let object = |label: &str| {
+            let metadata = json!({"name": "s", "labels": {NETWORK_SOURCE_LABEL: label}});
+            json!({"metadata": metadata, "data": {"region": "aHVudGVyMg=="}})
+        };
         for description in [Description::Data, mapped("region: data.region", "")] {
             for label in ["false", ""] {
                 let problem = problem(&description, &secret, object(label));

@@ -271,7 +271,9 @@ mod tests {
             ),
             (
                 "network.subnets[].isIpv6 in another VPC",
-                json!({"network": {"subnets": [{"id": "subnet-1", "isIpv6": true}, {"id": "subnet-2", "isIpv6": false}]}}),
+                json!({"network": {"subnets": [
+                    {"id": "subnet-1", "isIpv6": true}, {"id": "subnet-2", "isIpv6": false},
+                ]}}),
                 json!({"subnets": [{"id": "subnet-1"}, {"id": "subnet-2", "ipv6": false}]}),
             ),
             (

@@ -350,8 +350,8 @@ mod tests {
             let merged = merge(&[source("ConfigMap/c", Trust::Placement, &format!("{{{field}}}"))]);
             merged.problem.unwrap().message
         };
-        let only = "which only an AWSMachine, an AWSCluster, or a kind with an AWSNetworkMapping whose authority is Allowed \
-                    may supply: remove it there";
+        let only = "which only an AWSMachine, an AWSCluster, or a kind with an AWSNetworkMapping whose authority is \
+                    Allowed may supply: remove it there";
         let new = "in a new AWSMachineTemplate";
         assert_eq!(
             said("identityRef: {kind: AWSClusterRoleIdentity, name: admin}"),

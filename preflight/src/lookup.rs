@@ -103,8 +103,8 @@ impl Facts {
         format!("aws --region {} {command}", self.demand.region)
     }
 
-    /// Whether the VPC belongs to another account, which shares its subnets. AWS shows the gateways and endpoints of such
-    /// a VPC to its owner only. Source: the user guide of VPC, «Share your VPC subnets with other accounts».
+    /// Whether the VPC belongs to another account, which shares its subnets. AWS shows the gateways and endpoints of
+    /// such a VPC to its owner only. Source: the user guide of VPC, «Share your VPC subnets with other accounts».
     pub(crate) fn is_in_shared_vpc(&self) -> bool {
         let vpc = self.vpc.found().and_then(Option::as_ref);
         vpc.zip(self.account_id.found()).is_some_and(|(vpc, account)| vpc.owner_id != *account)

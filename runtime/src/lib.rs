@@ -5,10 +5,10 @@
 //!
 //! 1. [`version::ensure_supported`], [`definitions::ensure_of_this_release`], [`logging::init`],
 //!    [`shutdown::on_signals`];
-//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] per kind (these also
-//!    run on standbys);
-//! 3. under [`lease::LeaderElection::lead`], a second [`tasks::Tasks`] with one [`controller::Controller`] per kind, and
-//!    [`malformed::MalformedObjects::publish_events`].
+//! 2. a [`Runtime`], and in it [`tasks::Tasks`] for the health server and one [`cache::ObjectCache`] per kind (these
+//!    also run on standbys);
+//! 3. under [`lease::LeaderElection::lead`], a second [`tasks::Tasks`] with one [`controller::Controller`] per kind,
+//!    and [`malformed::MalformedObjects::publish_events`].
 //!
 //! The process exits when any of these parts ends unexpectedly.
 

@@ -39,7 +39,8 @@ pub(super) const NEEDS: &[Need] = &[
         actions: &["secretsmanager:DeleteSecret", "secretsmanager:GetSecretValue"],
         resources: &["secretsmanager:*:*:secret:aws.cluster.x-k8s.io/*"],
         condition: None,
-        why: "a new node fetches its bootstrap data and deletes it; leave it out where user data has the bootstrap data",
+        why: "a new node fetches its bootstrap data and deletes it; leave it out where user data has the bootstrap \
+              data",
     },
     Need {
         name: "BootstrapParameters",
@@ -55,8 +56,8 @@ pub(super) const NEEDS: &[Need] = &[
         actions: &["s3:GetObject"],
         resources: &["s3:::*/node/*"],
         condition: None,
-        why: "a new node with Ignition fetches its bootstrap data from the cluster's bucket; leave it out where user data \
-              has the data, and with presigned URLs",
+        why: "a new node with Ignition fetches its bootstrap data from the cluster's bucket; leave it out where user \
+              data has the data, and with presigned URLs",
     },
     Need {
         name: "BootstrapObjectsOfControlPlanes",

@@ -311,12 +311,13 @@ mod tests {
             json!({
                 "Sid": "ChangeMarked", "Effect": "Allow",
                 "Action": [
-                    "ec2:TerminateInstances", "ec2:ModifyNetworkInterfaceAttribute", "ec2:ModifyInstanceMetadataOptions",
-                    "ec2:ModifyPrivateDnsNameOptions", "ec2:ReleaseHosts", "ec2:AssociateAddress", "ec2:ReleaseAddress",
+                    "ec2:TerminateInstances", "ec2:ModifyNetworkInterfaceAttribute",
+                    "ec2:ModifyInstanceMetadataOptions", "ec2:ModifyPrivateDnsNameOptions", "ec2:ReleaseHosts",
+                    "ec2:AssociateAddress", "ec2:ReleaseAddress",
                 ],
                 "Resource": [
-                    "arn:aws:ec2:*:*:instance/*", "arn:aws:ec2:*:*:network-interface/*", "arn:aws:ec2:*:*:dedicated-host/*",
-                    "arn:aws:ec2:*:*:elastic-ip/*",
+                    "arn:aws:ec2:*:*:instance/*", "arn:aws:ec2:*:*:network-interface/*",
+                    "arn:aws:ec2:*:*:dedicated-host/*", "arn:aws:ec2:*:*:elastic-ip/*",
                 ],
                 "Condition": {"StringLike": {"aws:ResourceTag/sigs.k8s.io/cluster-api-provider-aws/role": marks}},
             })
@@ -442,7 +443,8 @@ mod tests {
         assert_eq!(
             statement(&everybody, "TagWhatIsCreated")["Condition"],
             json!({"StringEquals": {"ec2:CreateAction": [
-                "CreateVpc", "CreateSubnet", "CreateInternetGateway", "AllocateAddress", "CreateNatGateway", "CreateRouteTable", "CreateSecurityGroup",
+                "CreateVpc", "CreateSubnet", "CreateInternetGateway", "AllocateAddress", "CreateNatGateway",
+                "CreateRouteTable", "CreateSecurityGroup",
             ]}})
         );
         assert_eq!(

@@ -94,8 +94,8 @@ impl IdentitySecrets {
 
 fn failure_of(identity: &AWSClusterStaticIdentity) -> RepeatedFailure {
     RepeatedFailure::new(format!(
-        "read Secret {} of AWSClusterStaticIdentity {} and make the identity its owner, without which `clusterctl move` \
-         leaves the Secret behind",
+        "read Secret {} of AWSClusterStaticIdentity {} and make the identity its owner, without which `clusterctl \
+         move` leaves the Secret behind",
         identity.spec.secret_ref,
         identity.name_any()
     ))

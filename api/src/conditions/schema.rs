@@ -18,7 +18,10 @@ pub fn schema(_: &mut SchemaGenerator) -> Schema {
                     "description": "Type of the condition, for example Ready.",
                     "type": "string",
                     "maxLength": 316,
-                    "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                    "pattern": concat!(
+                        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
+                        r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                    ),
                 },
                 "status": {
                     "description": "Status of the condition: True, False or Unknown.",

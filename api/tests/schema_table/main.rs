@@ -3,8 +3,8 @@
 //!
 //! `tests/data/capa-v1beta2.tsv` contains the schemas of that release as facts. Every difference is listed, with its
 //! reason, in `tests/data/differences.tsv`; an entry that no longer describes a difference fails the test as well.
-//! Every field of a spec is either in the table of fields without effect, or in `tests/data/effects.tsv` with its effect,
-//! or with the test that shows its effect.
+//! Every field of a spec is either in the table of fields without effect, or in `tests/data/effects.tsv` with its
+//! effect, or with the test that shows its effect.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

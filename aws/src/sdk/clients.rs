@@ -139,8 +139,8 @@ impl SdkClients {
 }
 
 impl SecretsClients {
-    /// `credentials` sign URLs. They are not those of the settings: a replacement that concerns URLs only is none for the
-    /// calls.
+    /// `credentials` sign URLs. They are not those of the settings: a replacement that concerns URLs only is none for
+    /// the calls.
     fn new(settings: &ClientSettings, credentials: SharedCredentialsProvider) -> Self {
         let secrets_manager = config_of!(aws_sdk_secretsmanager, settings, "secretsmanager", "secretsmanager");
         let ssm = config_of!(aws_sdk_ssm, settings, "ssm", "ssm");

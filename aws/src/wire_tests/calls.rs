@@ -263,8 +263,8 @@ async fn equal_refusals_have_equal_messages() {
     assert_eq!(first.class, ErrorClass::Unauthorized);
     assert_eq!(
         first.to_string(),
-        "DescribeVpcs: UnauthorizedOperation: AWS does not allow this call to the identity; its own words are in the log \
-         of the manager"
+        "DescribeVpcs: UnauthorizedOperation: AWS does not allow this call to the identity; its own words are in the \
+         log of the manager"
     );
     assert_eq!(cluster.vpcs(&Query::default()).await.unwrap_err(), first);
 }

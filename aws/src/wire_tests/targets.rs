@@ -286,8 +286,8 @@ async fn target_groups_are_looked_up_by_arn_with_one_call() {
 async fn all_target_groups_of_a_vpc_are_listed() {
     let group = |arn: &str, vpc: &str, family: &str| {
         format!(
-            "<member><TargetGroupArn>{arn}</TargetGroupArn><TargetType>ip</TargetType><IpAddressType>{family}</IpAddressType>\
-             <VpcId>{vpc}</VpcId></member>"
+            "<member><TargetGroupArn>{arn}</TargetGroupArn><TargetType>ip</TargetType>\
+             <IpAddressType>{family}</IpAddressType><VpcId>{vpc}</VpcId></member>"
         )
     };
     let fake = Fake::start(move |call| {

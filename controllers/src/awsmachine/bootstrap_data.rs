@@ -474,8 +474,8 @@ fn report_left(scope: &mut MachineScope, kept: &StoredBootstrapData, why: Left) 
              belong to another account: delete it there"
         ),
         Left::NotAllowed => format!(
-            "the bootstrap data {shown} is left, because AWS does not allow its deletion and bestEffortDeleteObjects is \
-             true: delete it, for example by a lifecycle rule"
+            "the bootstrap data {shown} is left, because AWS does not allow its deletion and bestEffortDeleteObjects \
+             is true: delete it, for example by a lifecycle rule"
         ),
         Left::Replaced => format!(
             "the bootstrap data {shown} is left, because AWS does not allow its deletion and the network names another \

@@ -92,9 +92,10 @@ fn cloud_config(spec: &AWSMachineSpec, data: &[u8], name: &str) -> Result<Bootst
     if let BootstrapDelivery::Secrets(backend) = spec.effective_bootstrap_delivery() {
         if !boot_hook::hands_over(data) {
             let message = format!(
-                "the bootstrap data in Secret {name} is neither a cloud-config nor a script, and the boot hook that fetches \
-                 it from {backend} hands over nothing else to cloud-init: set cloudInit.insecureSkipSecretsManager: true \
-                 in a new AWSMachineTemplate, so that the data is the user data"
+                "the bootstrap data in Secret {name} is neither a cloud-config nor a script, and the boot hook that \
+                 fetches it from {backend} hands over nothing else to cloud-init: set \
+                 cloudInit.insecureSkipSecretsManager: true in a new AWSMachineTemplate, so that the data is the user \
+                 data"
             );
             return Err(not_ready(Reason::UnsupportedFormat, message));
         }

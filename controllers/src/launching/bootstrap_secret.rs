@@ -23,8 +23,8 @@ const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 /// Secrets. So a Secret must have the type of bootstrap data.
 const RANCHER: (&str, &str, &str) = ("rke.cattle.io", "RKEBootstrap", "rke.cattle.io/bootstrap");
 
-/// HyperShift gives the user data of a NodePool neither an owner nor a type. Its other Secrets with this annotation, such
-/// as the token of the NodePool, have other names.
+/// HyperShift gives the user data of a NodePool neither an owner nor a type. Its other Secrets with this annotation,
+/// such as the token of the NodePool, have other names.
 const HYPERSHIFT: (&str, &str) = ("hypershift.openshift.io/nodePool", "user-data-");
 
 /// The purposes of Secrets of this type. The name of such a Secret is the name of a cluster followed by a purpose. All
@@ -53,8 +53,8 @@ pub(crate) fn validate(secret: &Secret, source: Option<&ContractReference>) -> R
     let message = match (secret.type_.as_deref(), purpose(name)) {
         (Some(CLUSTER_SECRET), None) => return Ok(()),
         (Some(CLUSTER_SECRET), Some(purpose)) => format!(
-            "Secret {name} is not handed to an instance: by its type and name it is the {purpose} of a cluster; correct \
-             spec.bootstrap of the Machine"
+            "Secret {name} is not handed to an instance: by its type and name it is the {purpose} of a cluster; \
+             correct spec.bootstrap of the Machine"
         ),
         _ => format!(
             "Secret {name} is not handed to an instance: nothing says that it is bootstrap data; if it is, give it the \

@@ -40,8 +40,8 @@ impl EksImageSearch {
             EksLookupType::AmazonLinux => "amazon-linux-2".to_owned(),
             EksLookupType::AmazonLinuxGPU if architecture == ARM64 => {
                 return Err(format!(
-                    "ami.eksLookupType AmazonLinuxGPU has no images for instance type {instance_type} ({ARM64}): choose \
-                     AmazonLinux2023GPU, or an instance type for x86_64"
+                    "ami.eksLookupType AmazonLinuxGPU has no images for instance type {instance_type} ({ARM64}): \
+                     choose AmazonLinux2023GPU, or an instance type for x86_64"
                 ));
             }
             EksLookupType::AmazonLinuxGPU => "amazon-linux-2-gpu".to_owned(),

@@ -119,8 +119,8 @@ fn name(lookup: &ImageLookup, version: Option<&str>) -> Result<String, String> {
             }
             other => {
                 return Err(format!(
-                    "imageLookupFormat has the placeholder {{{{{other}}}}}: only {{{{.BaseOS}}}} and {{{{.K8sVersion}}}} \
-                     are replaced"
+                    "imageLookupFormat has the placeholder {{{{{other}}}}}: only {{{{.BaseOS}}}} and \
+                     {{{{.K8sVersion}}}} are replaced"
                 ));
             }
         }

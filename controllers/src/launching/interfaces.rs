@@ -32,7 +32,8 @@ impl OwnInterfaces {
             let interface = found.iter().find(|interface| interface.id == *id).cloned();
             interface.ok_or_else(|| {
                 let message = format!(
-                    "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new template"
+                    "spec.networkInterfaces: {id} does not exist in {region}: create it, or name another in a new \
+                     template"
                 );
                 Blocked::new(ConditionType::NetworkReady.is_false(Reason::NotFound, message), Next::Retry)
             })

@@ -1,7 +1,8 @@
 //! Launching an instance from a machine spec: the inputs of the call, and the meaning of a refusal. No file here knows
 //! the reconcilers of AWSMachines and AWSMachineTemplates, which both use this module.
 //!
-//! `network.rs` reads from Kubernetes, `references.rs`, `interfaces.rs`, `reserved_capacity.rs` and `image_lookup.rs` read from AWS; all other files are pure.
+//! `network.rs` reads from Kubernetes, `references.rs`, `interfaces.rs`, `reserved_capacity.rs` and `image_lookup.rs`
+//! read from AWS; all other files are pure.
 
 pub mod boot_hook;
 pub(crate) mod bootstrap;

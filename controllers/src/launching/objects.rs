@@ -68,17 +68,17 @@ pub(crate) fn check_size(user_data: &UserData) -> Result<(), ConditionUpdate> {
         return Ok(());
     }
     let message = format!(
-        "the user data has {bytes} bytes, and EC2 accepts {most}: name the authorities of spec.ignition.tls by URL in a new \
-         AWSMachineTemplate"
+        "the user data has {bytes} bytes, and EC2 accepts {most}: name the authorities of spec.ignition.tls by URL in \
+         a new AWSMachineTemplate"
     );
     Err(ConditionType::BootstrapDataReady.is_false(Reason::TooLarge, message))
 }
 
 /// The condition of a machine whose network names no bucket.
 pub(crate) fn no_bucket() -> ConditionUpdate {
-    let message = "the bootstrap data is for Ignition, and the network names no S3 bucket that keeps it: set spec.s3Bucket \
-                   of the AWSCluster, let another infrastructure object publish bootstrapStorage.s3, or set \
-                   spec.template.spec.ignition.storageType: UnencryptedUserData in a new AWSMachineTemplate";
+    let message = "the bootstrap data is for Ignition, and the network names no S3 bucket that keeps it: set \
+                   spec.s3Bucket of the AWSCluster, let another infrastructure object publish bootstrapStorage.s3, or \
+                   set spec.template.spec.ignition.storageType: UnencryptedUserData in a new AWSMachineTemplate";
     ConditionType::BootstrapDataReady.is_false(Reason::StorageNotSupported, message)
 }
 

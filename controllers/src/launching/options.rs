@@ -12,8 +12,8 @@ pub(crate) fn contradiction(spec: &AWSMachineSpec) -> Option<&'static str> {
     let metadata = spec.effective_metadata_options();
     if metadata.instance_metadata_tags == Switch::Enabled {
         return Some(
-            "EC2 refuses instances with instanceMetadataTags: enabled and a slash in the keys of their tags, as the tags \
-             of the provider have: leave it out, and read tags from the EC2 API",
+            "EC2 refuses instances with instanceMetadataTags: enabled and a slash in the keys of their tags, as the \
+             tags of the provider have: leave it out, and read tags from the EC2 API",
         );
     }
     if metadata.http_endpoint == Switch::Disabled {

@@ -143,8 +143,8 @@ async fn filtered_subnets(
                 in_vpc(reference, vpc_id)
             ),
             None => format!(
-                "spec.subnet.filters matches only subnets for pods, with the tag {ASSOCIATION_TAG}: secondary, or private \
-                 ones although publicIP is true: name other filters in a new template"
+                "spec.subnet.filters matches only subnets for pods, with the tag {ASSOCIATION_TAG}: secondary, or \
+                 private ones although publicIP is true: name other filters in a new template"
             ),
         };
         return Err(LookupError::Problem(Problem::new(Reason::NotFound, message)));

@@ -225,7 +225,8 @@ write_files:
             let (status, answer) = match stored.backend() {
                 SecretsBackend::SecretsManager => {
                     let parameters = json!({
-                        "Name": name, "SecretBinary": BASE64_STANDARD.encode(part), "ClientRequestToken": "0".repeat(32),
+                        "Name": name, "SecretBinary": BASE64_STANDARD.encode(part),
+                        "ClientRequestToken": "0".repeat(32),
                     });
                     self.call("secretsmanager", "secretsmanager.CreateSecret", &parameters).await?
                 }

@@ -139,8 +139,8 @@ mod long_stories {
                 .launched_as_written(
                     "openshift",
                     &format!(
-                        "cloudInit: {{insecureSkipSecretsManager: true}}, additionalTags: {{{own}: owned, Name: openshift}}, \
-                         rootVolume: {{size: 120, type: gp3, iops: 0, throughput: 0, encrypted: true}}, \
+                        "cloudInit: {{insecureSkipSecretsManager: true}}, additionalTags: {{{own}: owned, Name: \
+                         openshift}}, rootVolume: {{size: 120, type: gp3, iops: 0, throughput: 0, encrypted: true}}, \
                          nonRootVolumes: [{{deviceName: /dev/sdf, size: 50, type: '', iops: 0}}]"
                     ),
                 )

@@ -66,7 +66,8 @@ fn events_report_writes_to_aws_and_new_failures() -> anyhow::Result<()> {
 
 fn managed(name: &str) -> String {
     format!(
-        "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: {name}}}, spec: {{region: eu-west-1, network: {{vpc: {{ipv6: {{}}}}}}}}}}"
+        "{{apiVersion: {OURS}, kind: AWSCluster, metadata: {{name: {name}}}, spec: {{region: eu-west-1, network: \
+         {{vpc: {{ipv6: {{}}}}}}}}}}"
     )
 }
 

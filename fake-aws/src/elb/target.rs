@@ -1,6 +1,6 @@
-//! The targets of target groups and Classic Load Balancers, as the API reference of Elastic Load Balancing describes them
-//! (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): a target drains
-//! for the delay of its group after its deregistration.
+//! The targets of target groups and Classic Load Balancers, as the API reference of Elastic Load Balancing describes
+//! them (<https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_DeregisterTargets.html>): a target
+//! drains for the delay of its group after its deregistration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

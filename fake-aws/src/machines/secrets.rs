@@ -94,7 +94,8 @@ impl Region {
 pub(super) fn presigned(request: &PresignRequest, region: &str, credentials: &str) -> PresignedUrl {
     let PresignRequest { bucket, key, valid_from, valid_for } = request;
     PresignedUrl::new(format!(
-        "https://{bucket}.s3.{region}.amazonaws.com/{key}?X-Amz-Date={}&X-Amz-Expires={}&X-Amz-Credential={credentials}",
+        "https://{bucket}.s3.{region}.amazonaws.com/{key}?X-Amz-Date={}&X-Amz-Expires={}\
+         &X-Amz-Credential={credentials}",
         valid_from.as_second(),
         valid_for.as_secs()
     ))

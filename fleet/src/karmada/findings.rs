@@ -48,8 +48,8 @@ pub(super) fn member_already(member: &DynamicObject) -> Finding {
 /// The kubeconfig leads to another cluster than before.
 pub(super) fn another_cluster() -> Finding {
     let message = format!(
-        "the kubeconfig leads to another cluster than the one that joined: take the label {KARMADA_LABEL} away, and put it \
-         on again"
+        "the kubeconfig leads to another cluster than the one that joined: take the label {KARMADA_LABEL} away, and \
+         put it on again"
     );
     joined(Some(false), Reason::NameInUse, message)
 }
@@ -57,8 +57,8 @@ pub(super) fn another_cluster() -> Finding {
 /// The permissions of Karmada in the cluster could not be removed.
 pub(super) fn permissions_left(why: &str) -> Finding {
     let message = format!(
-        "the permissions of Karmada could not be taken away in the cluster: {why}. The user of the kubeconfig needs the \
-         role cluster-admin"
+        "the permissions of Karmada could not be taken away in the cluster: {why}. The user of the kubeconfig needs \
+         the role cluster-admin"
     );
     joined(Some(false), Reason::Leaving, message)
 }

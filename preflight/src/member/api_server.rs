@@ -57,7 +57,8 @@ pub(super) const RULES: [Rule<MemberFacts>; 10] = [
         category: ApiServer,
         severity: Warning,
         title: "The API server says completely what it serves",
-        breaks: "Karmada shows the cluster with CompleteAPIEnablements=False, and does not place what it cannot see there.",
+        breaks: "Karmada shows the cluster with CompleteAPIEnablements=False, and does not place what it cannot see \
+                 there.",
         shown_by: ShownBy::Recorded,
         check: discovery,
     },
@@ -124,7 +125,8 @@ fn reachable(facts: &MemberFacts) -> Checked {
         Reached::Unreachable(why) => problem(
             facts,
             format!("no answer: {why}"),
-            "compare server and certificate-authority-data of the kubeconfig with the API server, and look at firewalls",
+            "compare server and certificate-authority-data of the kubeconfig with the API server, and look at \
+             firewalls",
         ),
         Reached::Ready | Reached::Answered(_) => Ok(Vec::new()),
     }

@@ -54,7 +54,8 @@ pub(super) const RULES: [Rule<MemberFacts>; 6] = [
         category: KarmadaMember,
         severity: Blocking,
         title: "The user may write what a join writes",
-        breaks: "The cluster cannot join: Karmada gets a role with all permissions, which only somebody with all of them may give.",
+        breaks: "The cluster cannot join: Karmada gets a role with all permissions, which only somebody with all of \
+                 them may give.",
         shown_by: ShownBy::ApiServer,
         check: rights,
     },
@@ -81,7 +82,8 @@ pub(super) const RULES: [Rule<MemberFacts>; 6] = [
         category: KarmadaMember,
         severity: Warning,
         title: "The cluster is no member of another Karmada",
-        breaks: "Two Karmadas write the same objects, and the one that the cluster leaves takes what the other one needs.",
+        breaks: "Two Karmadas write the same objects, and the one that the cluster leaves takes what the other one \
+                 needs.",
         shown_by: ShownBy::ApiServer,
         check: leftovers,
     },
@@ -98,7 +100,8 @@ fn kinds(facts: &MemberFacts) -> Checked {
     problem(
         facts,
         format!("it does not serve {}", missing.join(", ")),
-        "use a cluster whose API server is a whole kube-apiserver: the list of conformant products of the CNCF has them",
+        "use a cluster whose API server is a whole kube-apiserver: the list of conformant products of the CNCF has \
+         them",
     )
 }
 

@@ -21,7 +21,8 @@ pub(super) const RULES: [Rule<MemberFacts>; 3] = [
         category: WorkloadCluster,
         severity: Blocking,
         title: "Cluster API supports workload clusters of this version",
-        breaks: "Cluster API v1.14 is not tested with the cluster: upgrades and health checks of its machines may fail.",
+        breaks: "Cluster API v1.14 is not tested with the cluster: upgrades and health checks of its machines may \
+                 fail.",
         shown_by: ShownBy::Recorded,
         check: version,
     },

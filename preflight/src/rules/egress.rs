@@ -14,8 +14,8 @@ use crate::traffic_text::{cli_permissions, traffic_text};
 /// Addresses of Amazon's DNS server in every VPC. Source: the user guide of VPC, «Amazon DNS server».
 const AMAZON_DNS: [&str; 2] = ["169.254.169.253", "fd00:ec2::253"];
 
-/// The ranges of the DNS servers of the VPC whose traffic security groups filter: not Amazon's, whose address is also the
-/// third one of each range of the VPC. Without known DHCP options, which V4 reports, there are none.
+/// The ranges of the DNS servers of the VPC whose traffic security groups filter: not Amazon's, whose address is also
+/// the third one of each range of the VPC. Without known DHCP options, which V4 reports, there are none.
 fn filtered_dns_servers(facts: &Facts) -> Vec<String> {
     let Some(DhcpOptions { domain_name_servers, .. }) = facts.dhcp_options.found().and_then(Option::as_ref) else {
         return Vec::new();

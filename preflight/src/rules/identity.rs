@@ -29,7 +29,8 @@ pub(super) const RULES: &[Rule] = &[
         category: Identity,
         severity: Blocking,
         title: "The endpoints of AWS that the provider calls can be reached",
-        breaks: "The provider can neither launch nor terminate instances. A proxy or an endpoint policy is the usual cause.",
+        breaks: "The provider can neither launch nor terminate instances. A proxy or an endpoint policy is the usual \
+                 cause.",
         shown_by: ShownBy::Recorded,
         check: endpoints,
     },

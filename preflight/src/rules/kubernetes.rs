@@ -53,7 +53,8 @@ fn kinds(facts: &Facts) -> Checked {
                 Problem::new(
                     &source.object,
                     "nothing says how the provider reads a network from this kind",
-                    "label the CRD with infrastructure.cluster.x-k8s.io/machine-network: v1, or create an AWSNetworkMapping",
+                    "label the CRD with infrastructure.cluster.x-k8s.io/machine-network: v1, or create an \
+                     AWSNetworkMapping",
                 )
                 .fixed_by(format!(
                     "kubectl label crd {}.{} infrastructure.cluster.x-k8s.io/machine-network=v1",

@@ -29,7 +29,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "L1",
         category: LoadBalancers,
         severity: Blocking,
-        title: "Every target group exists, with protocol TCP or TLS, the port of the API server, the VPC and a usable target type",
+        title: "Every target group exists, with protocol TCP or TLS, the port of the API server, the VPC and a usable \
+                target type",
         breaks: "Control plane machines are not registered, or their registration serves nobody.",
         shown_by: ShownBy::Moto,
         check: target_groups,
@@ -48,7 +49,8 @@ pub(super) const RULES: &[Rule] = &[
         category: LoadBalancers,
         severity: Warning,
         title: "The load balancer is an active Network Load Balancer, with IPv6 if the cluster wants it",
-        breaks: "Connections fail while the load balancer is not active; an Application Load Balancer ends client certificates.",
+        breaks: "Connections fail while the load balancer is not active; an Application Load Balancer ends client \
+                 certificates.",
         shown_by: ShownBy::Moto,
         check: load_balancers,
     },

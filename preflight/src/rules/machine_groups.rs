@@ -1,5 +1,5 @@
-//! The security groups of machines, as the rules about them see them: the sets of groups, the machines as the other side
-//! of a connection, and what filters in templates leave open.
+//! The security groups of machines, as the rules about them see them: the sets of groups, the machines as the other
+//! side of a connection, and what filters in templates leave open.
 
 use crate::facts::{Facts, MachineRole, Rule, SecurityGroup, Traffic};
 use crate::lookup::{DEFAULT_ROUTE, ranges};

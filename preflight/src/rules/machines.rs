@@ -78,8 +78,8 @@ pub(super) const RULES: &[Rule] = &[
         category: Machines,
         severity: Warning,
         title: "The metadata service requires tokens, and answers pods only on purpose",
-        breaks: "Without tokens, a pod that forwards requests hands out the credentials of the node; with a hop limit of 1 no pod \
-                 reaches the metadata service.",
+        breaks: "Without tokens, a pod that forwards requests hands out the credentials of the node; with a hop limit \
+                 of 1 no pod reaches the metadata service.",
         shown_by: ShownBy::Recorded,
         check: metadata,
     },

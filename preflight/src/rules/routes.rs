@@ -14,7 +14,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "S5",
         category: Subnets,
         severity: Blocking,
-        title: "Every private subnet has a default route to a NAT gateway, transit gateway or appliance, or all VPC endpoints that nodes need",
+        title: "Every private subnet has a default route to a NAT gateway, transit gateway or appliance, or all VPC \
+                endpoints that nodes need",
         breaks: "Nodes cannot pull images and never join the cluster.",
         shown_by: ShownBy::Moto,
         check: private_routes,

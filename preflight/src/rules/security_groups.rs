@@ -201,8 +201,8 @@ fn count(facts: &Facts) -> Checked {
                     "use fewer groups, or ask AWS for a higher quota",
                 )
                 .fixed_by(facts.aws(&format!(
-                    "service-quotas request-service-quota-increase --service-code vpc --quota-code {GROUPS_OF_AN_INTERFACE} \
-                     --desired-value {groups}"
+                    "service-quotas request-service-quota-increase --service-code vpc --quota-code \
+                     {GROUPS_OF_AN_INTERFACE} --desired-value {groups}"
                 ))),
             );
         }
@@ -221,8 +221,8 @@ fn rule_count(facts: &Facts) -> Checked {
                 let message = format!("{} has no room for another rule for {direction} traffic", group.id);
                 problems.push(Problem::new(&group.id, message, "join rules, or ask AWS for a higher quota").fixed_by(
                     facts.aws(&format!(
-                        "service-quotas request-service-quota-increase --service-code vpc --quota-code {RULES_OF_A_GROUP} \
-                         --desired-value {}",
+                        "service-quotas request-service-quota-increase --service-code vpc --quota-code \
+                         {RULES_OF_A_GROUP} --desired-value {}",
                         count * 2
                     )),
                 ));

@@ -101,7 +101,8 @@ pub(super) const RULES: &[Rule] = &[
         id: "S12",
         category: Subnets,
         severity: Blocking,
-        title: "Control plane machines are placed in availability zones, not in Local or Wavelength Zones or on Outposts",
+        title: "Control plane machines are placed in availability zones, not in Local or Wavelength Zones or on \
+                Outposts",
         breaks: "Network Load Balancers do not reach the machines, and many instance types are missing.",
         shown_by: ShownBy::Recorded,
         check: zone_types,

@@ -41,8 +41,10 @@ pub(super) const RULES: &[Rule] = &[
         id: "V4",
         category: Vpc,
         severity: Warning,
-        title: "The DHCP options have the domain name of the region and Amazon's DNS server, unless nodes are named otherwise",
-        breaks: "The host name of an instance differs from its private DNS name, so the cloud controller removes the node.",
+        title: "The DHCP options have the domain name of the region and Amazon's DNS server, unless nodes are named \
+                otherwise",
+        breaks: "The host name of an instance differs from its private DNS name, so the cloud controller removes the \
+                 node.",
         shown_by: ShownBy::Moto,
         check: dhcp_options,
     },
@@ -69,7 +71,8 @@ pub(super) const RULES: &[Rule] = &[
         category: Vpc,
         severity: Warning,
         title: "The VPC belongs to the account of the cluster",
-        breaks: "AWS shows the tags of the owner to the owner only, so the cloud controller finds no subnets for load balancers until your account tags them, too.",
+        breaks: "AWS shows the tags of the owner to the owner only, so the cloud controller finds no subnets for load \
+                 balancers until your account tags them, too.",
         shown_by: ShownBy::Recorded,
         check: owner,
     },
@@ -78,7 +81,8 @@ pub(super) const RULES: &[Rule] = &[
         category: Vpc,
         severity: Warning,
         title: "The tenancy of the VPC is the one that machines ask for",
-        breaks: "In a VPC with dedicated tenancy every instance is dedicated and costs more; the tenancy default is not possible.",
+        breaks: "In a VPC with dedicated tenancy every instance is dedicated and costs more; the tenancy default is \
+                 not possible.",
         shown_by: ShownBy::Moto,
         check: tenancy,
     },

@@ -44,9 +44,9 @@ pub(super) fn drawn(picture: &Picture) -> String {
     let layout = layout(picture);
     let (width, height) = (layout.width, layout.height);
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" \
-         fill=\"#ffffff\"/>\n<text x=\"{GAP}\" y=\"30\" class=\"title\">{}</text>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} \
+         {height}\" font-family=\"sans-serif\" font-size=\"13\">\n<style>{STYLE}</style>\n<rect width=\"100%\" \
+         height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{GAP}\" y=\"30\" class=\"title\">{}</text>\n",
         escaped(&picture.title)
     );
     for (x, y, width, height, title) in &layout.frames {

@@ -116,7 +116,10 @@ fn quantities(_: &mut SchemaGenerator) -> Schema {
         "additionalProperties": {
             "x-kubernetes-int-or-string": true,
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            "pattern": concat!(
+                r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))",
+                r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            ),
         },
     })
 }

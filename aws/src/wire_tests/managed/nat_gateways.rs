@@ -90,7 +90,8 @@ fn gateway(id: &str, state: NatGatewayState) -> NatGateway {
 /// The NAT gateways of a VPC on two pages, with a NAT gateway of another VPC.
 fn gateways(call: &Call) -> Answer {
     let used = "<createTime>2026-01-02T03:04:05.000Z</createTime><natGatewayAddressSet>\
-                <item><allocationId>eipalloc-1</allocationId><publicIp>203.0.113.1</publicIp></item><item><privateIp>10.0.0.9</privateIp></item>\
+                <item><allocationId>eipalloc-1</allocationId><publicIp>203.0.113.1</publicIp></item>\
+                <item><privateIp>10.0.0.9</privateIp></item>\
                 <item><allocationId>eipalloc-2</allocationId></item></natGatewayAddressSet>";
     let used = format!("{used}{}", tag_set(OWNED, "owned"));
     let (code, message) =

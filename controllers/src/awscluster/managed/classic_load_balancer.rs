@@ -119,8 +119,8 @@ fn create(context: &PlanContext<'_>, wanted: &WantedClassicLoadBalancer, plan: &
     // AWS treats names that differ only in case as equal.
     if let Some(other) = balancers.find(|balancer| balancer.name.eq_ignore_ascii_case(name)) {
         let message = format!(
-            "a classic load balancer in {} has the name {} that the cluster's is to have, and is in another VPC or does \
-             not have the cluster's tag: delete it, or set name in the spec",
+            "a classic load balancer in {} has the name {} that the cluster's is to have, and is in another VPC or \
+             does not have the cluster's tag: delete it, or set name in the spec",
             other.vpc_id, other.name
         );
         return plan.problem(target, Reason::Conflict, message);

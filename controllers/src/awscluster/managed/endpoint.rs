@@ -91,12 +91,13 @@ pub(super) fn report_kept(context: &PlanContext<'_>, target: &Ref, plan: &mut Pl
     };
     let message = if context.inputs.endpoint_load_balancers.contains(target) {
         format!(
-            "the cluster has the {target}, whose type does not change: set loadBalancerType of controlPlaneLoadBalancer \
-             back to {kind}"
+            "the cluster has the {target}, whose type does not change: set loadBalancerType of \
+             controlPlaneLoadBalancer back to {kind}"
         )
     } else if holder(context) == Some(target) {
         format!(
-            "the address of the {target} is the endpoint of the cluster: set name of controlPlaneLoadBalancer back to {}",
+            "the address of the {target} is the endpoint of the cluster: set name of controlPlaneLoadBalancer back to \
+             {}",
             target.name
         )
     } else if former(context) == Some(target) {

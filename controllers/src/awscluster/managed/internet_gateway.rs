@@ -84,7 +84,8 @@ fn attach(context: &PlanContext<'_>, gateways: &[ec2::InternetGateway], id: &str
     }
     if let Some(elsewhere) = attached {
         let message = format!(
-            "{id} of this cluster is attached to {elsewhere}: detach it, so that it can be attached to the cluster's VPC"
+            "{id} of this cluster is attached to {elsewhere}: detach it, so that it can be attached to the cluster's \
+             VPC"
         );
         return plan.problem(&attachment, Reason::Conflict, message);
     }

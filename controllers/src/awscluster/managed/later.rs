@@ -46,8 +46,8 @@ pub(super) fn not_offered(spec: &AWSClusterSpec, cluster: &str, recorded: &[Clus
     let asked: Vec<&str> = fields.into_iter().filter(|(_, is_asked)| *is_asked).map(|(field, _)| field).collect();
     (!asked.is_empty()).then(|| {
         format!(
-            "this release does not offer {} in managed clusters: leave it out, or set spec.unmanaged: true and bring the \
-             infrastructure",
+            "this release does not offer {} in managed clusters: leave it out, or set spec.unmanaged: true and bring \
+             the infrastructure",
             asked.join(", ")
         )
     })

@@ -189,8 +189,8 @@ impl Names {
     pub(crate) fn lacks_tag(&self, id: &str) -> String {
         let key = meta::cluster_tag(&self.cluster);
         format!(
-            "{id} does not have the tag {key}: {}, so that the provider neither changes nor deletes it: set the tag if it \
-             is this cluster's",
+            "{id} does not have the tag {key}: {}, so that the provider neither changes nor deletes it: set the tag if \
+             it is this cluster's",
             meta::OWNED_TAG_VALUE
         )
     }

@@ -22,8 +22,9 @@ pub(super) fn conflict(cluster: &AWSCluster, name: &str, account: &str, others: 
             && precedence(other, cluster) == Ordering::Less
     })?;
     Some(format!(
-        "the AWSCluster {}/{} may have the resources of a Cluster {name} in this account and region already, and AWS could \
-         not tell them apart from those of this one: give the Cluster another name, or use another account or region",
+        "the AWSCluster {}/{} may have the resources of a Cluster {name} in this account and region already, and AWS \
+         could not tell them apart from those of this one: give the Cluster another name, or use another account or \
+         region",
         first.namespace().unwrap_or_default(),
         first.name_any()
     ))

@@ -171,8 +171,9 @@ fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
     name_doubles(context, plan);
 }
 
-/// Reports two gateways of the cluster in one subnet, because one of them costs money and serves nobody. CAPA has created
-/// one in each public subnet: those stay until the cluster is deleted. Deletes surplus gateways that have failed.
+/// Reports two gateways of the cluster in one subnet, because one of them costs money and serves nobody. CAPA has
+/// created one in each public subnet: those stay until the cluster is deleted. Deletes surplus gateways that have
+/// failed.
 fn name_doubles(context: &PlanContext<'_>, plan: &mut Plan) {
     for target in context.ledger.of_kind(Kind::NatGateway) {
         let Some(gateway) = shown(context, target).filter(|gateway| gateway.id == target.name) else {

@@ -183,7 +183,8 @@ fn associate(context: &PlanContext<'_>, subnet: &WantedSubnet, table: &RouteTabl
     };
     if !context.inputs.names.owns(&other.tags) {
         let message = format!(
-            "the subnet {} uses {}, which is not this cluster's: remove the association, and the provider makes its own",
+            "the subnet {} uses {}, which is not this cluster's: remove the association, and the provider makes its \
+             own",
             subnet.target.name, other.id
         );
         return plan.problem(&target, Reason::Conflict, message);

@@ -121,8 +121,8 @@ fn create(context: &PlanContext<'_>, wanted: &WantedSecurityGroup, plan: &mut Pl
     let name = names.security_group(wanted.role);
     if let Some(taken) = shown(context, |group| group.name == name) {
         let message = format!(
-            "{} has the name {name} that a security group of the cluster is to have, and is not this cluster's{}: delete \
-             it, or give one of the two clusters another name",
+            "{} has the name {name} that a security group of the cluster is to have, and is not this cluster's{}: \
+             delete it, or give one of the two clusters another name",
             taken.id,
             names.other_owner(&taken.tags)
         );

@@ -225,8 +225,8 @@ pub(super) fn planned(
     now: Timestamp,
 ) -> AWSClusterStatus {
     let message = format!(
-        "the provider changes nothing of the network while the annotation {} is there: status.plan has what it would do \
-         ({})",
+        "the provider changes nothing of the network while the annotation {} is there: status.plan has what it would \
+         do ({})",
         meta::PLAN_ONLY_ANNOTATION,
         preview.summary()
     );

@@ -106,8 +106,8 @@ fn check(context: &PlanContext<'_>, plan: &mut Plan) {
     }
     let is_shown = answers.into_iter().all(|answer| answer.is_ok());
     if is_shown && context.inputs.subnets.is_empty() && context.inputs.problems.is_empty() {
-        let message = "AWS does not show the main route table of the VPC, without which nobody knows whether a subnet is \
-                       public";
+        let message = "AWS does not show the main route table of the VPC, without which nobody knows whether a subnet \
+                       is public";
         plan.wait(&subnets, Reason::WaitingForVpc, message);
     }
 }

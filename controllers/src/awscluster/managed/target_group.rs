@@ -91,8 +91,8 @@ fn create(context: &PlanContext<'_>, wanted: &WantedTargetGroup, port: i32, tags
     let mut groups = context.seen.elb.target_groups.shown().into_iter().flatten();
     if let Some(other) = groups.find(|group| group.name == target.name) {
         let message = format!(
-            "{} has the name that a target group of the cluster is to have, and is in {} or does not have the cluster's \
-             tag: delete it",
+            "{} has the name that a target group of the cluster is to have, and is in {} or does not have the \
+             cluster's tag: delete it",
             other.arn, other.vpc_id
         );
         return plan.problem(target, Reason::Conflict, message);

@@ -83,8 +83,8 @@ fn plan(context: &PlanContext<'_>, plan: &mut Plan) {
     if matches!(presence, Presence::Absent | Presence::Open) && vpcs.len() > 1 {
         let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
         let message = format!(
-            "several VPCs have the tag that makes the cluster {} their owner: {}; remove the tag from those that are not \
-             this cluster's",
+            "several VPCs have the tag that makes the cluster {} their owner: {}; remove the tag from those that are \
+             not this cluster's",
             context.inputs.names.cluster,
             ids.join(", ")
         );
@@ -128,8 +128,9 @@ fn check(context: &PlanContext<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut
         _ if context.is_deleted && !context.inputs.has_begun => {}
         (Some(vpc), Presence::Absent | Presence::Open) if names.owns(&vpc.tags) => {
             let message = format!(
-                "{brought} has the tag {tag} = owned, and network.vpc.id says that it is yours. If it is, remove the tag. If it \
-                 was made for this cluster, set {tag}: owned in network.vpc.tags: it is deleted with the cluster then",
+                "{brought} has the tag {tag} = owned, and network.vpc.id says that it is yours. If it is, remove the \
+                 tag. If it was made for this cluster, set {tag}: owned in network.vpc.tags: it is deleted with the \
+                 cluster then",
                 tag = meta::cluster_tag(&names.cluster)
             );
             plan.problem(target, Reason::Conflict, message);
@@ -142,15 +143,15 @@ fn check(context: &PlanContext<'_>, brought: &str, vpcs: &[ec2::Vpc], plan: &mut
         }
         (None, _) if context.inputs.has_begun => {
             let message = format!(
-                "{brought} does not exist any more, and with it the network of the cluster: delete the Cluster, and create \
-                 it again"
+                "{brought} does not exist any more, and with it the network of the cluster: delete the Cluster, and \
+                 create it again"
             );
             plan.problem(target, Reason::NotFound, message);
         }
         (None, _) => {
             let message = format!(
-                "AWS shows no VPC {brought} in this account and region: correct the identity or the region, or create the \
-                 cluster again with another network.vpc.id"
+                "AWS shows no VPC {brought} in this account and region: correct the identity or the region, or create \
+                 the cluster again with another network.vpc.id"
             );
             plan.problem(target, Reason::NotFound, message);
         }
@@ -162,7 +163,8 @@ fn find(context: &PlanContext<'_>, of_capa: &str, plan: &mut Plan) {
     let target = &context.inputs.vpc.target;
     if context.inputs.vpc.is_unproven {
         let message = format!(
-            "network.vpc.tags says that {of_capa} was made for this cluster, and {}. If it is yours, remove network.vpc.tags",
+            "network.vpc.tags says that {of_capa} was made for this cluster, and {}. If it is yours, remove \
+             network.vpc.tags",
             context.inputs.names.lacks_tag(of_capa)
         );
         plan.problem(target, Reason::NotOwned, message);
@@ -170,15 +172,15 @@ fn find(context: &PlanContext<'_>, of_capa: &str, plan: &mut Plan) {
         plan.wait(target, Reason::Creating, format!("AWS does not show {of_capa}"));
     } else if !context.is_deleted {
         let message = format!(
-            "AWS shows no VPC {of_capa} in this account and region: correct the identity or the region; if the VPC is gone, \
-             delete the Cluster, and create it again without network.vpc.id"
+            "AWS shows no VPC {of_capa} in this account and region: correct the identity or the region; if the VPC is \
+             gone, delete the Cluster, and create it again without network.vpc.id"
         );
         plan.problem(target, Reason::NotFound, message);
     }
 }
 
-/// The problem of VPCs with the tag of the cluster that this cluster has not requested: another cluster of the same name
-/// uses them. A deleted cluster for which nothing was created ends in spite of it.
+/// The problem of VPCs with the tag of the cluster that this cluster has not requested: another cluster of the same
+/// name uses them. A deleted cluster for which nothing was created ends in spite of it.
 fn report_unproven(context: &PlanContext<'_>, vpcs: &[ec2::Vpc], plan: &mut Plan) {
     if context.is_deleted && !context.inputs.has_begun {
         return;
@@ -187,9 +189,9 @@ fn report_unproven(context: &PlanContext<'_>, vpcs: &[ec2::Vpc], plan: &mut Plan
     let ids: Vec<&str> = vpcs.iter().map(|vpc| vpc.id.as_str()).collect();
     let message = format!(
         "{ids} has the tag that makes a cluster {cluster} its owner, and was not created for this AWSCluster: another \
-         Cluster of this name may use it, in another management cluster or shard, or with an unmanaged AWSCluster. Give \
-         this Cluster another name. If the VPC is this cluster's, set network.vpc.id to {ids} and network.vpc.tags to \
-         {tag}: owned",
+         Cluster of this name may use it, in another management cluster or shard, or with an unmanaged AWSCluster. \
+         Give this Cluster another name. If the VPC is this cluster's, set network.vpc.id to {ids} and \
+         network.vpc.tags to {tag}: owned",
         ids = ids.join(", "),
         tag = meta::cluster_tag(cluster)
     );

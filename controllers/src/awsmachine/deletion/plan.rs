@@ -232,7 +232,8 @@ impl DependentResource {
         let Self { removal, left } = self;
         let abandonment = abandonment_described(&scope.machine);
         format!(
-            "the AWSMachine is released once its {removal}: {why}; {abandonment} lets the deletion end, and leaves {left}"
+            "the AWSMachine is released once its {removal}: {why}; {abandonment} lets the deletion end, and leaves \
+             {left}"
         )
     }
 

@@ -282,8 +282,8 @@ impl Association<'_> {
             return Ok(());
         };
         let message = format!(
-            "instance {} has Elastic IP {} ({}) of somebody else, which {public_ip} would take the place of; disassociate \
-             it, or remove spec.elasticIpPool from the template and replace the Machine",
+            "instance {} has Elastic IP {} ({}) of somebody else, which {public_ip} would take the place of; \
+             disassociate it, or remove spec.elasticIpPool from the template and replace the Machine",
             self.instance.id, other.public_ip, other.allocation_id
         );
         let displaced = READY.is_false(Reason::Conflict, message);
@@ -309,8 +309,8 @@ impl Association<'_> {
             Some(address) if address.association_id.is_none() => Ok(self.associate(scope).await?),
             Some(address) => {
                 let message = format!(
-                    "Elastic IP {} ({id}) is that of another {}: it is not taken from there; disassociate it, or replace \
-                     the Machine",
+                    "Elastic IP {} ({id}) is that of another {}: it is not taken from there; disassociate it, or \
+                     replace the Machine",
                     address.public_ip,
                     address
                         .instance_id

@@ -266,8 +266,8 @@ impl Allocation<'_> {
             Err(error) if is_gone(scope, &error, self.context) => {}
             Err(error) => {
                 let message = format!(
-                    "the machine cannot be launched on Dedicated Host {id}, and no other host is allocated before it is \
-                     released: {error}"
+                    "the machine cannot be launched on Dedicated Host {id}, and no other host is allocated before it \
+                     is released: {error}"
                 );
                 return Err(Blocked::by_call(ConditionType::InstanceReady, message, &error).into());
             }
@@ -296,8 +296,8 @@ impl Allocation<'_> {
     }
 
     fn unconfirmed(&self) -> Blocked {
-        let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked up, and \
-                       no other one is allocated before its absence is proven";
+        let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked \
+                       up, and no other one is allocated before its absence is proven";
         let unconfirmed = ConditionType::InstanceReady.is_false(Reason::LaunchUnconfirmed, message);
         let interval = self.context.timing.absence_interval();
         Blocked::new(unconfirmed, Next::Requeue(interval))

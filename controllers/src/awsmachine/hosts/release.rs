@@ -117,7 +117,7 @@ fn await_absence(
         return Ok(());
     };
     let holder = open.and_then(|record| record.holder.as_deref());
-    let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for before \
-                   the AWSMachine is released";
+    let message = "EC2 was asked for a Dedicated Host and has not answered, and no host shows yet: it is looked for \
+                   before the AWSMachine is released";
     context.await_absence(context.memory.hosts(), scope, token, holder, message)
 }

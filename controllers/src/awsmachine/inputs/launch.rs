@@ -192,8 +192,8 @@ fn delivered(
 /// Windows does not run the boot hook that fetches bootstrap data, so the instance would never become a node.
 fn no_hook(image_id: &str) -> Blocked {
     let message = format!(
-        "image {image_id} is one of Windows, which does not run the boot hook that fetches bootstrap data from a service for \
-         secrets: set cloudInit.insecureSkipSecretsManager: true in a new template"
+        "image {image_id} is one of Windows, which does not run the boot hook that fetches bootstrap data from a \
+         service for secrets: set cloudInit.insecureSkipSecretsManager: true in a new template"
     );
     let refused = ConditionType::BootstrapDataReady.is_false(Reason::InvalidSpec, message);
     Blocked::new(refused, Next::Retry)

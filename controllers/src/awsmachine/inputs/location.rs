@@ -321,14 +321,14 @@ fn validate_account(scope: &MachineScope, account_id: &str) -> Result<(), Condit
         ),
         (None, Some(recorded)) if recorded != account_id => format!(
             "the credentials belong to account {account_id}, but annotation {annotation}: {recorded} says that an \
-             instance may have been launched in {recorded} before the status was lost: give the identity credentials of \
-             {recorded}, or remove the annotation if no instance of this machine lives there",
+             instance may have been launched in {recorded} before the status was lost: give the identity credentials \
+             of {recorded}, or remove the annotation if no instance of this machine lives there",
             annotation = meta::BLOCK_MOVE_ANNOTATION
         ),
         _ => match account_of_host(scope) {
             Some(of_host) if of_host != account_id => format!(
-                "the credentials belong to account {account_id}, but the Dedicated Host of the machine is in {of_host}: \
-                 give the identity credentials of {of_host}"
+                "the credentials belong to account {account_id}, but the Dedicated Host of the machine is in \
+                 {of_host}: give the identity credentials of {of_host}"
             ),
             _ => return Ok(()),
         },

@@ -211,9 +211,9 @@ fn conflict_of_untagged(id: &str, tags: &MachineTags<'_>) -> Blocked {
 /// The instance that the annotation names does not show in the account of the credentials, and no account is recorded.
 fn conflict_of_unseen(id: &str, region: &str, account_id: &str) -> Blocked {
     conflict(format!(
-        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and whether it lives \
-         there was never recorded: nothing is launched; correct identity or region if it lives elsewhere, or if it is \
-         gone, say {annotation}: {none} to launch a new one",
+        "annotation {annotation} names instance {id}, which does not show in {region} of account {account_id}, and \
+         whether it lives there was never recorded: nothing is launched; correct identity or region if it lives \
+         elsewhere, or if it is gone, say {annotation}: {none} to launch a new one",
         annotation = meta::ADOPT_INSTANCE_ANNOTATION,
         none = meta::ADOPT_NO_INSTANCE,
     ))

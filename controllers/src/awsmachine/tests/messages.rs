@@ -149,8 +149,8 @@ async fn a_missing_subnet_is_never_to_be_set_on_the_machine() {
     let scene = cloned("");
     let network = "{region: eu-west-1, securityGroups: {all: [sg-0000000a]}}";
     scene.kubernetes.publish_network("dev", network);
-    let expected = "no source supplies subnets: let the cluster's infrastructure object publish status.network.subnets, \
-                    or set spec.template.spec.subnet in a new AWSMachineTemplate";
+    let expected = "no source supplies subnets: let the cluster's infrastructure object publish \
+                    status.network.subnets, or set spec.template.spec.subnet in a new AWSMachineTemplate";
     let found = said(&scene, NETWORK_READY).await;
     assert_eq!(found, ("False/MissingField".to_owned(), expected.to_owned()));
 }
@@ -180,8 +180,9 @@ async fn a_refused_authority_has_no_advice_about_mappings() {
     let published = FakeSource::published(&read(&network));
     let (reason, message) = said(&of_a_foreign_kind(published), NETWORK_READY).await;
     assert_eq!(reason, "False/AuthorityNotAllowed");
-    let expected = "Landscape/dev supplies instanceProfiles, which only an AWSMachine, an AWSCluster, or a kind with an \
-                    AWSNetworkMapping whose authority is Allowed may supply: remove it there, and set spec.template.spec.iamInstanceProfile in a new AWSMachineTemplate";
+    let expected = "Landscape/dev supplies instanceProfiles, which only an AWSMachine, an AWSCluster, or a kind with \
+                    an AWSNetworkMapping whose authority is Allowed may supply: remove it there, and set \
+                    spec.template.spec.iamInstanceProfile in a new AWSMachineTemplate";
     assert_eq!(message, expected);
 }
 

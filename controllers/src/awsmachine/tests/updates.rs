@@ -395,7 +395,8 @@ async fn looser_metadata_options_than_the_specs_are_tightened() {
 async fn changed_dns_records_reach_the_instance() {
     let records = |a: bool, aaaa: bool| {
         format!(
-            "{{hostnameType: resource-name, enableResourceNameDnsARecord: {a}, enableResourceNameDnsAAAARecord: {aaaa}}}"
+            "{{hostnameType: resource-name, enableResourceNameDnsARecord: {a}, enableResourceNameDnsAAAARecord: \
+             {aaaa}}}"
         )
     };
     let spec = format!("{SPEC}, privateDnsName: {}", records(true, false));

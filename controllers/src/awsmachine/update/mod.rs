@@ -243,8 +243,8 @@ async fn update_metadata_options(
     let set = location.session.cloud.set_metadata_options(&key, &instance.id, &tightened);
     set.await.map_err(|error| {
         let message = format!(
-            "the options of the metadata service of instance {} are looser than spec.instanceMetadataOptions, and cannot be \
-             changed: {error}",
+            "the options of the metadata service of instance {} are looser than spec.instanceMetadataOptions, and \
+             cannot be changed: {error}",
             instance.id
         );
         Blocked::by_call(ConditionType::InstanceUpToDate, message, &error)
@@ -423,8 +423,8 @@ fn groups_in_place(instance: &Instance, interface: &PrimaryInterface, missing: &
     }
     let missing: Vec<&str> = missing.into_iter().collect();
     let message = format!(
-        "network interface {} of instance {} no longer has security group {}: it was taken away in AWS, and is not added \
-         again; add it there, or replace the Machine",
+        "network interface {} of instance {} no longer has security group {}: it was taken away in AWS, and is not \
+         added again; add it there, or replace the Machine",
         interface.id,
         instance.id,
         missing.join(", ")

@@ -322,7 +322,11 @@ async fn what_an_unread_object_could_supply_follows_from_its_kind_and_mapping() 
 
 /// The core group with ConfigMaps and Secrets.
 fn with_core(server: &Server) {
-    let kind = |name: &str, kind: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"]});
+    let kind = |name: &str, kind: &str| {
+        json!({
+            "name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"],
+        })
+    };
     let resources = [kind("configmaps", "ConfigMap"), kind("secrets", "Secret")];
     let list = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources});
     server.answer("/api/v1", 200, list);

@@ -50,7 +50,8 @@ impl FakeKubernetes {
         let version = self.next_version();
         let yaml = format!(
             "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: {kind}, \
-             metadata: {{name: {name}, uid: {name}, generation: {version}, resourceVersion: '{version}'}}, spec: {{{spec}}}}}"
+             metadata: {{name: {name}, uid: {name}, generation: {version}, resourceVersion: '{version}'}}, spec: \
+             {{{spec}}}}}"
         );
         let kind: IdentityKind = kind.parse().unwrap();
         let identity = match kind {

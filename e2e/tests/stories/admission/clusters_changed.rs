@@ -19,7 +19,8 @@ marked for a move, which takes all annotations away | {metadata: {annotations: {
 taken back beside the mark of a move | {metadata: {annotations: {cluster.x-k8s.io/managed-by: another, a: b}}}
     | {metadata: {annotations: {cluster.x-k8s.io/managed-by: null, clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
     | the annotation cluster.x-k8s.io/managed-by cannot be removed
-the mark of a move away, nothing else known | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
+the mark of a move away, nothing else known
+    | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
     | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: null}}}
     | the move of this AWSCluster was interrupted
 the mark of a move away, given back | {metadata: {annotations: {clusterctl.cluster.x-k8s.io/delete-for-move: ""}}}
@@ -43,7 +44,8 @@ the port of an endpoint, later | {spec: {controlPlaneEndpoint: {host: a.example.
 another host | {spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
     | {spec: {controlPlaneEndpoint: {host: b.example.org}}} | spec.controlPlaneEndpoint is immutable once set
 another host under another controller
-    | {metadata: {annotations: {cluster.x-k8s.io/managed-by: a}}, spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
+    | {metadata: {annotations: {cluster.x-k8s.io/managed-by: a}},
+      spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
     | {spec: {controlPlaneEndpoint: {host: b.example.org}}} |
 another host together with another controller | {spec: {controlPlaneEndpoint: {host: a.example.org, port: 6443}}}
     | {metadata: {annotations: {cluster.x-k8s.io/managed-by: a}}, spec: {controlPlaneEndpoint: {host: b.example.org}}}

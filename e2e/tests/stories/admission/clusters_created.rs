@@ -191,7 +191,8 @@ fn an_unmanaged_cluster_may_have_fields_of_the_managed_mode() -> anyhow::Result<
 checks | {preflight: {mode: Require, cni: Cilium, skipRules: [S7]}} |
 a bucket | {s3Bucket: {name: boot, presignedURLDuration: 1h}} |
 a bucket as in the template for Flatcar
-    | {unmanaged: false, s3Bucket: {name: boot, controlPlaneIAMInstanceProfile: cp, nodesIAMInstanceProfiles: [nodes]}} |
+    | {unmanaged: false,
+      s3Bucket: {name: boot, controlPlaneIAMInstanceProfile: cp, nodesIAMInstanceProfiles: [nodes]}} |
 a lookup of images | {imageLookupOrg: '123456789012'} |
 what belongs to the managed mode
     | {controlPlaneLoadBalancer: {loadBalancerType: nlb}, network: {vpc: {cidrBlock: 10.0.0.0/16}}} |

@@ -78,7 +78,8 @@ authorities
     | {ignition: {version: "3.1", tls: {certificateAuthorities: ["https://a", "s3://b/c", "arn:aws:s3:::d",
       "data:text/plain;base64,QUJD"]}}} |
 authorities as CAPA takes them
-    | {ignition: {version: "3.1", tls: {certificateAuthorities: ["HTTPS://A_b/c", "S3://b/c", "DATA:,QUI=", "data:,QQ=="]}}} |
+    | {ignition: {version: "3.1", tls: {certificateAuthorities: ["HTTPS://A_b/c", "S3://b/c", "DATA:,QUI=",
+      "data:,QQ=="]}}} |
 an authority without the padding of base64
     | {ignition: {version: "3.1", tls: {certificateAuthorities: ["data:text/plain;base64,QUI"]}}}
     | certificateAuthorities lists URLs

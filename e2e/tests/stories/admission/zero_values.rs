@@ -71,7 +71,8 @@ fn zero_values_of_a_machine_are_accepted() -> anyhow::Result<()> {
     let specs = &[
         "{ami: {}, cloudInit: {}, instanceMetadataOptions: {}, privateDnsName: {}, spotMarketOptions: {},
           rootVolume: {size: 8}, nonRootVolumes: [{deviceName: /dev/sdb, size: 8}],
-          subnet: {filters: [{name: a, values: [b]}]}, additionalSecurityGroups: [{filters: [{name: a, values: [b]}]}]}",
+          subnet: {filters: [{name: a, values: [b]}]},
+          additionalSecurityGroups: [{filters: [{name: a, values: [b]}]}]}",
         "{marketType: Spot, publicIP: true, elasticIpPool: {}, ignition: {}}",
         "{marketType: OnDemand, tenancy: host, hostAffinity: host, dynamicHostAllocation: {}}",
     ];

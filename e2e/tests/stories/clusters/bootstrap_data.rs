@@ -50,7 +50,8 @@ mod long_stories {
             s.user.put_object(&authority, AUTHORITY, &certificate(s)?).await?;
             let authority = format!("s3://{authority}/{AUTHORITY}");
             let bootstrap = format!(
-                "ignition: {{version: '3.4', proxy: {{httpProxy: '{}'}}, tls: {{certificateAuthorities: ['{authority}']}}}}",
+                "ignition: {{version: '3.4', proxy: {{httpProxy: '{}'}}, tls: {{certificateAuthorities: \
+                 ['{authority}']}}}}",
                 proxy.url()
             );
             boots_from_bucket(s, [&bootstrap; 2], PROFILES).await?;

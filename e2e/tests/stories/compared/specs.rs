@@ -28,7 +28,11 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
         let zone = format!("{REGION}{zone}");
         json!({"id": id, "availabilityZone": zone, "cidrBlock": cidr_block, "isPublic": is_public})
     };
-    let rule = |port: u16, sources: &str, source: &str| json!({"description": "of the spec", "protocol": "tcp", "fromPort": port, "toPort": port, sources: [source]});
+    let rule = |port: u16, sources: &str, source: &str| {
+        json!({
+            "description": "of the spec", "protocol": "tcp", "fromPort": port, "toPort": port, sources: [source],
+        })
+    };
     vec![
         ("the default", json!({})),
         ("network load balancer", json!({"controlPlaneLoadBalancer": nlb(json!({}))})),
@@ -101,7 +105,9 @@ fn of_own_networks() -> Vec<(&'static str, Value)> {
             "tags and health checks",
             json!({
                 "additionalTags": {"team": "platform"},
-                "controlPlaneLoadBalancer": nlb(json!({"healthCheckProtocol": "HTTPS", "healthCheck": {"thresholdCount": 3}})),
+                "controlPlaneLoadBalancer": nlb(json!({
+                    "healthCheckProtocol": "HTTPS", "healthCheck": {"thresholdCount": 3},
+                })),
             }),
         ),
     ]

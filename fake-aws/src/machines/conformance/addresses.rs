@@ -69,8 +69,8 @@ pub(super) async fn an_associated_address_is_not_released(ec2: &dyn Ec2UnderTest
     expect_refusal("another release", release(ec2, &free).await, "InvalidAllocationID.NotFound")
 }
 
-/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>: without reassociation, an address
-/// of another instance is refused.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AssociateAddress.html>: without reassociation, an
+/// address of another instance is refused.
 pub(super) async fn the_address_of_another_instance_stays_there(ec2: &dyn Ec2UnderTest) -> Result<(), Deviation> {
     let (first, interface) = launched_with_interface(ec2, "one").await?;
     let (_, other) = launched_with_interface(ec2, "two").await?;

@@ -177,7 +177,8 @@ pub(in crate::awscluster::managed) fn subnet(
     let subnets = known.subnets?;
     let Some(id) = spec.effective_resource_id() else {
         let message = format!(
-            "network.subnets {}: the VPC {vpc} is yours, in which the provider creates no subnets: give the id of one as id",
+            "network.subnets {}: the VPC {vpc} is yours, in which the provider creates no subnets: give the id of one \
+             as id",
             spec.id
         );
         return Some(Err(problem(&Ref::new(Kind::Subnet, &spec.id), message)));

@@ -36,8 +36,8 @@ pub(crate) struct WantedVpc {
     /// The id, if CAPA has created the VPC and it is not recorded yet.
     pub(crate) of_capa: Option<String>,
     /// Whether nothing proves to whom the VPC that AWS shows belongs: the VPC of CAPA lacks the tag of the cluster, the
-    /// VPC of the user has it, or a VPC with this tag was not requested by this cluster. If so, nothing in it belongs to
-    /// the cluster.
+    /// VPC of the user has it, or a VPC with this tag was not requested by this cluster. If so, nothing in it belongs
+    /// to the cluster.
     pub(crate) is_unproven: bool,
     /// Whether the rules that AWS creates in the default security group are removed.
     pub(crate) empties_default_security_group: bool,

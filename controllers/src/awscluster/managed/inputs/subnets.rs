@@ -91,7 +91,8 @@ impl Inputs {
         let text = &self.vpc.cidr_block;
         range(text).ok_or_else(|| {
             let message = format!(
-                "network.vpc.cidrBlock {text} is no IPv4 range of a VPC: want the first address of a range from /16 to /28"
+                "network.vpc.cidrBlock {text} is no IPv4 range of a VPC: want the first address of a range from /16 to \
+                 /28"
             );
             problem(&self.vpc.target, message)
         })

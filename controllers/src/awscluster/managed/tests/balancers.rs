@@ -56,10 +56,8 @@ fn of_listener(listener: &WantedListener) -> String {
 fn the_default_load_balancer_is_that_of_capa() {
     assert_eq!(
         shown("controlPlaneLoadBalancer: {loadBalancerType: nlb}"),
-        [
-            "team-a-dev-apiserver internet-facing in outside-a with ; one zone; 6443 TCP:6443 every 5 s at most 4 s 2 up 6 \
-          down from the load balancer"
-        ]
+        ["team-a-dev-apiserver internet-facing in outside-a with ; one zone; 6443 TCP:6443 every 5 s at most 4 s 2 \
+          up 6 down from the load balancer"]
     );
     for other in ["{}", "{loadBalancerType: disabled}", "{loadBalancerType: alb}"] {
         assert_eq!(shown(&format!("controlPlaneLoadBalancer: {other}")), [""; 0]);

@@ -52,7 +52,8 @@ impl Brought {
     pub(super) fn spec(&self, of_network: &str, more: &str) -> String {
         let Self { vpc, public, private, .. } = self;
         format!(
-            "region: eu-west-1, network: {{vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: {private}}}]{of_network}}}{more}"
+            "region: eu-west-1, network: {{vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: \
+             {private}}}]{of_network}}}{more}"
         )
     }
 
@@ -221,7 +222,8 @@ fn what_does_not_exist_is_named_and_nothing_is_made() {
         (network(&format!("vpc: {{id: {vpc}}}")), ConditionType::SubnetsReady, "False/InvalidSpec", "list them by id"),
         (
             network(&format!(
-                "vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: {private}}}], securityGroupOverrides: {{node: sg-0f0f0f0f}}"
+                "vpc: {{id: {vpc}}}, subnets: [{{id: {public}}}, {{id: {private}}}], securityGroupOverrides: {{node: \
+                 sg-0f0f0f0f}}"
             )),
             GROUPS,
             "False/NotFound",

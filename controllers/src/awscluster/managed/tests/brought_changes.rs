@@ -96,7 +96,8 @@ fn a_running_cluster_without_anything_of_its_own_keeps_its_vpc() {
         format!("{role}: {id}")
     });
     let overrides = format!(", securityGroupOverrides: {{{}}}", overrides.join(", "));
-    let disabled = ", controlPlaneEndpoint: {host: api.example.com, port: 6443}, controlPlaneLoadBalancer: {loadBalancerType: disabled}";
+    let disabled = ", controlPlaneEndpoint: {host: api.example.com, port: 6443}, controlPlaneLoadBalancer: \
+                    {loadBalancerType: disabled}";
     let right = brought.spec(&overrides, disabled);
     brought.world.set_spec(&right);
     brought.world.rest();
@@ -166,7 +167,8 @@ fn a_vpc_that_left_the_spec_stays_the_users() {
 
 #[test]
 fn nodes_of_a_subnet_that_left_the_spec_still_reach_the_api() {
-    let rules = "ingressRules: [{description: office, protocol: tcp, fromPort: 6443, toPort: 6443, cidrBlocks: [198.51.100.0/24]}]";
+    let rules = "ingressRules: [{description: office, protocol: tcp, fromPort: 6443, toPort: 6443, cidrBlocks: \
+                 [198.51.100.0/24]}]";
     let balancer = format!(", controlPlaneLoadBalancer: {{{rules}}}");
     let mut brought = bring();
     brought.world.set_spec(&brought.spec("", &balancer));

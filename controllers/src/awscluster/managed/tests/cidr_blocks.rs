@@ -13,9 +13,9 @@ const PODS: &str = "100.64.0.0/16";
 /// A cluster with a subnet in a secondary range.
 fn spec() -> String {
     format!(
-        "region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{{ipv4CidrBlock: {PODS}}}]}}, subnets: [{{id: nodes, \
-         cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, isPublic: true}}, {{id: pods, cidrBlock: 100.64.0.0/18, \
-         availabilityZone: eu-west-1a}}]}}"
+        "region: eu-west-1, network: {{vpc: {{secondaryCidrBlocks: [{{ipv4CidrBlock: {PODS}}}]}}, subnets: [{{id: \
+         nodes, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, isPublic: true}}, {{id: pods, cidrBlock: \
+         100.64.0.0/18, availabilityZone: eu-west-1a}}]}}"
     )
 }
 

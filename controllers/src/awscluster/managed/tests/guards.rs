@@ -49,7 +49,8 @@ fn fields_that_are_not_offered_yet_are_named_and_nothing_is_made() {
         ("network: {vpc: {ipv6: {}}}", "network.vpc.ipv6"),
         ("bastion: {enabled: true}", "bastion"),
         (
-            "s3Bucket: {name: boot}, network: {vpc: {id: vpc-1, tags: {sigs.k8s.io/cluster-api-provider-aws/cluster/dev: owned}}}",
+            "s3Bucket: {name: boot}, network: {vpc: {id: vpc-1, tags: \
+             {sigs.k8s.io/cluster-api-provider-aws/cluster/dev: owned}}}",
             "s3Bucket",
         ),
         ("network: {vpc: {ipamPool: {name: p}}}", "network.vpc.ipamPool"),
@@ -86,7 +87,8 @@ fn namesake(namespace: &str, created: &str, status: &str) -> AWSCluster {
     read(&format!(
         "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {{name: dev, namespace: \
          {namespace}, uid: other, creationTimestamp: '{created}', ownerReferences: [{{apiVersion: \
-         cluster.x-k8s.io/v1beta2, kind: Cluster, name: dev, uid: c}}]}}, spec: {{region: eu-west-1}}, status: {status}}}"
+         cluster.x-k8s.io/v1beta2, kind: Cluster, name: dev, uid: c}}]}}, spec: {{region: eu-west-1}}, status: \
+         {status}}}"
     ))
 }
 

@@ -133,13 +133,14 @@ fn each_field_of_the_rules_changes_what_is_admitted() {
 
 #[test]
 fn rules_of_the_spec_are_expanded_and_merged() {
-    let rules = "network: {cni: {cniIngressRules: [{description: vxlan, protocol: udp, fromPort: 8472, toPort: 8472}]}, \
-                 nodePortIngressRuleCidrBlocks: [10.1.2.3/16], additionalNodeIngressRules: [{description: metrics, \
-                 protocol: tcp, fromPort: 9100, toPort: 9100, cidrBlocks: [10.0.0.7/8, 10.0.0.0/8], ipv6CidrBlocks: \
-                 ['2001:DB8::/32']}, {description: groups, protocol: tcp, fromPort: 9100, toPort: 9100, \
-                 sourceSecurityGroupIds: [sg-1], sourceSecurityGroupRoles: [lb]}, {description: nat, protocol: \
-                 tcp, fromPort: 9100, toPort: 9100, natGatewaysIPsSource: true}, {description: again, protocol: tcp, fromPort: 9100, toPort: 9100, \
-                 cidrBlocks: [10.0.0.0/8]}, {description: bare, protocol: '-1', fromPort: -1, toPort: -1}]}";
+    let rules = "network: {cni: {cniIngressRules: [{description: vxlan, protocol: udp, fromPort: 8472, toPort: \
+                 8472}]}, nodePortIngressRuleCidrBlocks: [10.1.2.3/16], additionalNodeIngressRules: [{description: \
+                 metrics, protocol: tcp, fromPort: 9100, toPort: 9100, cidrBlocks: [10.0.0.7/8, 10.0.0.0/8], \
+                 ipv6CidrBlocks: ['2001:DB8::/32']}, {description: groups, protocol: tcp, fromPort: 9100, toPort: \
+                 9100, sourceSecurityGroupIds: [sg-1], sourceSecurityGroupRoles: [lb]}, {description: nat, protocol: \
+                 tcp, fromPort: 9100, toPort: 9100, natGatewaysIPsSource: true}, {description: again, protocol: tcp, \
+                 fromPort: 9100, toPort: 9100, cidrBlocks: [10.0.0.0/8]}, {description: bare, protocol: '-1', \
+                 fromPort: -1, toPort: -1}]}";
     let expected = [
         "udp 8472 from controlplane: vxlan",
         "udp 8472 from node: vxlan",

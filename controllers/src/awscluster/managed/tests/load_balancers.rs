@@ -279,7 +279,8 @@ fn wrong_settings_are_named_before_anything_is_made() {
         (with("additionalListeners: [{port: 1, targetGroupIPType: ipv6}]"), LISTENER_TYPES[0]),
         (
             secondary(
-                "loadBalancerType: nlb, scheme: internal, name: x, additionalListeners: [{port: 1, targetGroupIPType: ipv6}]",
+                "loadBalancerType: nlb, scheme: internal, name: x, additionalListeners: [{port: 1, targetGroupIPType: \
+                 ipv6}]",
             ),
             LISTENER_TYPES[1],
         ),
@@ -289,7 +290,8 @@ fn wrong_settings_are_named_before_anything_is_made() {
         (secondary("scheme: internal, name: x"), "nlb"),
         (
             with(
-                "additionalListeners: [{port: 1}, {port: 2}, {port: 3}, {port: 4}, {port: 5}, {port: 6}, {port: 7}, {port: 8}]",
+                "additionalListeners: [{port: 1}, {port: 2}, {port: 3}, {port: 4}, {port: 5}, {port: 6}, {port: 7}, \
+                 {port: 8}]",
             ),
             "9 listeners",
         ),

@@ -282,8 +282,8 @@ fn a_gateway_stays_in_its_subnet_when_the_list_changes_and_the_status_is_lost() 
 fn a_gateway_whose_subnets_left_the_spec_is_no_conflict() {
     let spec = |back: &str| {
         format!(
-            "region: eu-west-1, network: {{subnets: [{{id: front, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, \
-             isPublic: true}}{back}]}}"
+            "region: eu-west-1, network: {{subnets: [{{id: front, cidrBlock: 10.0.0.0/24, availabilityZone: \
+             eu-west-1a, isPublic: true}}{back}]}}"
         )
     };
     let mut world = World::aged(&spec(", {id: back, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1a}"));

@@ -69,7 +69,8 @@ fn a_preview_of_a_new_cluster_shows_all_resources_in_words() {
     let world = World::new(SPEC);
     let text = preview(&world).to_string();
     for part in [
-        "Cluster dev in eu-west-1, account 111122223333\n\nVpcReady\n  + VPC dev-vpc: CreateVpc cidrBlock: 10.0.0.0/16\n",
+        "Cluster dev in eu-west-1, account 111122223333\n\nVpcReady\n  \
+         + VPC dev-vpc: CreateVpc cidrBlock: 10.0.0.0/16\n",
         "\nSubnetsReady\n  + subnet dev-subnet-private-eu-west-1a: CreateSubnet cidrBlock: 10.0.128.0/17, vpc: VPC \
          dev-vpc, zone: eu-west-1a (after VPC dev-vpc)\n",
         "\n15 to create, 0 to change, 0 to delete, 0 waiting, 0 with a problem.\n",

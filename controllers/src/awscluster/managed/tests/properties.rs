@@ -97,7 +97,10 @@ proptest! {
     }
 
     #[test]
-    fn a_cluster_at_rest_has_nothing_to_do(zones in 1..4_i64, schema in select(&["PreferPrivate", "PreferPublic"][..])) {
+    fn a_cluster_at_rest_has_nothing_to_do(
+        zones in 1..4_i64,
+        schema in select(&["PreferPrivate", "PreferPublic"][..]),
+    ) {
         let vpc = format!("availabilityZoneUsageLimit: {zones}, subnetSchema: {schema}");
         let mut world = World::built(&format!("region: eu-west-1, network: {{vpc: {{{vpc}}}}}"));
         let calls = world.account.calls();

@@ -147,9 +147,9 @@ fn a_table_that_a_foreign_subnet_uses_is_not_taken_from_it() {
 fn a_refused_change_of_a_subnet_moves_no_route_and_makes_no_gateway() {
     let spec = |back: &str| {
         format!(
-            "region: eu-west-1, network: {{subnets: [{{id: front-a, cidrBlock: 10.0.0.0/24, availabilityZone: eu-west-1a, \
-             isPublic: true}}, {{id: front-b, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1b, isPublic: true}}, \
-             {{id: back, cidrBlock: 10.0.2.0/24, {back}}}]}}"
+            "region: eu-west-1, network: {{subnets: [{{id: front-a, cidrBlock: 10.0.0.0/24, availabilityZone: \
+             eu-west-1a, isPublic: true}}, {{id: front-b, cidrBlock: 10.0.1.0/24, availabilityZone: eu-west-1b, \
+             isPublic: true}}, {{id: back, cidrBlock: 10.0.2.0/24, {back}}}]}}"
         )
     };
     let mut world = World::aged(&spec("availabilityZone: eu-west-1a"));

@@ -63,7 +63,8 @@ fn a_cluster_has_the_groups_of_capa() {
 #[test]
 fn the_balancer_admits_the_addresses_of_the_nat_gateways_and_nothing_wider_before() {
     let spec = "region: eu-west-1, controlPlaneLoadBalancer: {ingressRules: [{description: office, protocol: tcp, \
-                fromPort: 6443, toPort: 6443, cidrBlocks: [192.0.2.0/24]}]}, network: {vpc: {availabilityZoneUsageLimit: 2}}";
+                fromPort: 6443, toPort: 6443, cidrBlocks: [192.0.2.0/24]}]}, network: {vpc: \
+                {availabilityZoneUsageLimit: 2}}";
     let mut world = World::new(spec);
     let mut waited = false;
     world.account.set(|account| account.address_quota = 1);
@@ -90,7 +91,8 @@ fn the_balancer_admits_the_addresses_of_the_nat_gateways_and_nothing_wider_befor
 #[test]
 fn all_ranges_of_the_vpc_reach_an_internal_balancer() {
     let mut world = World::aged(
-        "region: eu-west-1, controlPlaneLoadBalancer: {scheme: internal}, network: {vpc: {availabilityZoneUsageLimit: 1}}",
+        "region: eu-west-1, controlPlaneLoadBalancer: {scheme: internal}, network: {vpc: {availabilityZoneUsageLimit: \
+         1}}",
     );
     let vpc = world.account.vpcs()[0].id.clone();
     assert!(world.account.add_cidr_block(&vpc, "10.9.0.0/16"));
@@ -227,7 +229,8 @@ fn rules_that_are_there_already_are_observed_again() {
 fn a_wrong_rule_in_the_spec_closes_nothing() {
     let spec = |ranges: &str| {
         format!(
-            "region: eu-west-1, network: {{vpc: {{availabilityZoneUsageLimit: 1}}, nodePortIngressRuleCidrBlocks: {ranges}}}"
+            "region: eu-west-1, network: {{vpc: {{availabilityZoneUsageLimit: 1}}, nodePortIngressRuleCidrBlocks: \
+             {ranges}}}"
         )
     };
     let mut world = World::aged(&spec("[10.0.0.0/8]"));

@@ -24,7 +24,8 @@ const SMALL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLim
 
 /// One zone with a network load balancer, whose addresses are from a pool of the user.
 const POOL: &str = "region: eu-west-1, network: {vpc: {availabilityZoneUsageLimit: 1, elasticIpPool: {publicIpv4Pool: \
-                    ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}}}, controlPlaneLoadBalancer: {loadBalancerType: nlb}";
+                    ipv4pool-ec2-1, publicIpv4PoolFallbackOrder: none}}}, controlPlaneLoadBalancer: {loadBalancerType: \
+                    nlb}";
 
 /// The fault at one call, and its circumstances.
 #[derive(Clone, Copy, Debug)]

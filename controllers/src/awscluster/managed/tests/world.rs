@@ -158,10 +158,10 @@ impl World {
     pub(crate) fn in_account(spec: &str, account: FakeAccount) -> Self {
         let fake = FakeKubernetes::new(&Journal::default());
         let cluster: AWSCluster = read(&format!(
-            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {{name: dev, namespace: \
-             team-a, uid: u, generation: 1, resourceVersion: '1', creationTimestamp: '1970-01-01T00:00:00Z', \
-             ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, name: dev, uid: c}}]}}, spec: \
-             {{{spec}}}}}"
+            "{{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {{name: dev, \
+             namespace: team-a, uid: u, generation: 1, resourceVersion: '1', creationTimestamp: \
+             '1970-01-01T00:00:00Z', ownerReferences: [{{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, name: \
+             dev, uid: c}}]}}, spec: {{{spec}}}}}"
         ));
         let owner = read(
             "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: dev, namespace: team-a}, spec: {}}",
