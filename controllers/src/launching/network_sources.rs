@@ -123,7 +123,6 @@ pub(crate) fn from_read(named_by: NamedBy, request: &SourceRequest, read: Source
 
 /// The problem of a source that was not read.
 fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -> Problem {
-    let SourceKind { group, kind } = &request.kind;
     let named = format!("{request}, {},", named_by.words());
     let of_group = kind_and_group(&request.kind);
     let (reason, message) = match failure {
@@ -135,15 +134,7 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
             );
             (Reason::NotFound, message)
         }
-        SourceOutcome::NotFound => {
-            let message = match &request.objects {
-                SourceObjects::Named(_) => format!("{named} does not exist: create it, or {}", named_by.correction()),
-                SourceObjects::Selected(selector) => {
-                    format!("no {kind}, {}, has the labels {selector}: create or label one", named_by.words())
-                }
-            };
-            (Reason::NotFound, message)
-        }
+        SourceOutcome::NotFound => (Reason::NotFound, absence(named_by, request)),
         SourceOutcome::NoKindMatch => {
             (Reason::NoKindMatch, format!("the API server serves no kind {of_group}: install its CRD"))
         }
@@ -178,13 +169,27 @@ fn problem(named_by: NamedBy, request: &SourceRequest, failure: SourceOutcome) -
             format!("AWSNetworkMapping/{name}, which is to read {request}, is not Ready: see its condition Ready"),
         ),
         SourceOutcome::Unreadable { text, .. } => {
-            let server = if group.is_empty() { "the API server" } else { "the webhook or API that serves the kind" };
+            let is_core = request.kind.group.is_empty();
+            let server = if is_core { "the API server" } else { "the webhook or API that serves the kind" };
             let message =
                 format!("{named} cannot be read: {text}; correct {server}, and the manager reads the object again");
             (Reason::Failed, message)
         }
     };
     Problem::new(reason, message)
+}
+
+/// The message about an object that does not exist, or about labels that no object has.
+fn absence(named_by: NamedBy, request: &SourceRequest) -> String {
+    let words = named_by.words();
+    match &request.objects {
+        SourceObjects::Named(_) => {
+            format!("{request}, {words}, does not exist: create it, or {}", named_by.correction())
+        }
+        SourceObjects::Selected(selector) => {
+            format!("no {}, {words}, has the labels {selector}: create or label one", request.kind.kind)
+        }
+    }
 }
 
 fn kind_and_group(SourceKind { group, kind }: &SourceKind) -> String {
