@@ -1,11 +1,15 @@
 //! VPCs.
 
-use aws_sdk_ec2::types;
+use aws_sdk_ec2::types::{self, AttributeBooleanValue, ResourceType};
+use capa_cloud::ec2::vpc::{Call, DnsAttribute};
 use capa_cloud::ec2::{Vpc, VpcDns};
+use capa_cloud::managed::ChangeAnswer;
+use capa_cloud::session::Permit;
 use capa_cloud::{CloudError, Query};
 use futures::future::try_join;
 
-use super::{Ec2Calls, PAGE_SIZE, filters, tags, text};
+use super::managed::{is_owned, made, owned, tag_specification};
+use super::{Ec2Calls, PAGE_SIZE, filters, once, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
@@ -41,6 +45,51 @@ impl Ec2Calls {
             Ok(Page::only([value.and_then(types::AttributeBooleanValue::value)]))
         });
         Ok(values.await?.into_iter().any(|value| value == Some(true)))
+    }
+
+    /// The VPC with this id; empty if AWS shows none.
+    pub(super) async fn vpc_with_id(&self, id: &str) -> Result<Vec<Vpc>, CloudError> {
+        let mut shown = self.vpcs(&Query::filter("vpc-id", [id])).await?;
+        shown.retain(|vpc| vpc.id == id);
+        Ok(shown)
+    }
+
+    /// The VPCs that a cluster owns.
+    pub(super) async fn owned_vpcs(&self, tag: &str) -> Result<Vec<Vpc>, CloudError> {
+        let mut shown = self.vpcs(&owned(tag)).await?;
+        shown.retain(|vpc| is_owned(&vpc.tags, tag));
+        Ok(shown)
+    }
+
+    pub(super) async fn vpc_call(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {
+        let action = permit.action;
+        match call {
+            Call::CreateVpc { cidr_block, tags } => {
+                let request = self.client.create_vpc().cidr_block(cidr_block);
+                let request = request.tag_specifications(tag_specification(ResourceType::Vpc, tags));
+                let call = request.customize().config_override(once()).send();
+                let answer = self.runner.call(permit, call).await?;
+                return made(action, answer.vpc().and_then(types::Vpc::vpc_id));
+            }
+            Call::ModifyVpcAttribute { vpc, attribute } => {
+                let on = AttributeBooleanValue::builder().value(true).build();
+                let request = self.client.modify_vpc_attribute().vpc_id(vpc);
+                let request = match attribute {
+                    DnsAttribute::Support => request.enable_dns_support(on),
+                    DnsAttribute::Hostnames => request.enable_dns_hostnames(on),
+                };
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::AssociateVpcCidrBlock { vpc, cidr_block } => {
+                let request = self.client.associate_vpc_cidr_block().vpc_id(vpc);
+                self.runner.call(permit, request.cidr_block(cidr_block).send()).await?;
+            }
+            Call::DeleteVpc { vpc } => {
+                let request = self.client.delete_vpc().vpc_id(vpc);
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(ChangeAnswer::Done)
     }
 }
 

@@ -1,9 +1,12 @@
 //! Calls of Elastic Load Balancing, both generations, and the conversion of the answers to the types of `cloud`.
 
 mod classic_load_balancer;
+mod classic_target;
 mod listener;
 mod load_balancer;
 mod managed;
+mod tag;
+mod target;
 mod target_group;
 
 use std::time::Duration;

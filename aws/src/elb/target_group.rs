@@ -1,60 +1,27 @@
-//! Target groups.
+//! Target groups: those that users name, and those of managed clusters.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use aws_sdk_elasticloadbalancingv2 as elb;
-use aws_sdk_elasticloadbalancingv2::config::retry::RetryConfig;
-use aws_sdk_elasticloadbalancingv2::types::{TargetGroupIpAddressTypeEnum, TargetHealthStateEnum, TargetTypeEnum};
+use aws_sdk_elasticloadbalancingv2::types::{
+    ProtocolEnum, TargetGroupAttribute, TargetGroupIpAddressTypeEnum, TargetTypeEnum,
+};
 use capa_api::cluster::load_balancer::HealthCheckTiming;
+use capa_cloud::elb::target_group::{Call, PREFIXES};
 use capa_cloud::elb::{AddressFamily, HealthCheck, Protocol, TargetGroup, TargetType};
 use capa_cloud::limits::CallRequest;
-use capa_cloud::managed::Seen;
+use capa_cloud::managed::{ChangeAnswer, Details, Seen};
 use capa_cloud::session::Permit;
-use capa_cloud::targets::{GroupAnswer, GroupFacts, GroupRequest, GroupTags, Health, Target, TargetState};
-use capa_cloud::{CloudError, ErrorClass, MAX_TAGGED};
+use capa_cloud::{CloudError, ErrorClass, Query};
+use futures::FutureExt;
+use futures::future::ready;
 
-use super::{ElbCalls, PAGE_SIZE, UNKNOWN, USUAL_DELAY, protocol, text};
+use super::managed::{answers_of, made, number, sdk_tags};
+use super::{ElbCalls, PAGE_SIZE, UNKNOWN, protocol, text};
+use crate::ec2::is_owned;
 use crate::sdk::pages::Page;
 
-const DELAY_ATTRIBUTE: &str = "deregistration_delay.timeout_seconds";
-
 impl ElbCalls {
-    pub(super) async fn target_group_call(
-        &self,
-        permit: Permit,
-        arn: &str,
-        request: &GroupRequest,
-    ) -> Result<GroupAnswer, CloudError> {
-        match request {
-            GroupRequest::Facts => self.target_group(permit, arn).await.map(GroupAnswer::Facts),
-            GroupRequest::Tags => self.tags_of_target_group(permit, arn).await.map(GroupAnswer::Tags),
-            GroupRequest::Health => self.target_health(permit, arn).await.map(GroupAnswer::Health),
-            GroupRequest::Delay => self.deregistration_delay(permit, arn).await.map(GroupAnswer::Delay),
-            GroupRequest::Register(targets) => {
-                let request = self.client.register_targets().target_group_arn(arn);
-                let request = request.set_targets(Some(descriptions(targets)));
-                let request = request.customize().config_override(once());
-                self.runner.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
-            }
-            GroupRequest::Deregister(targets) => {
-                let request = self.client.deregister_targets().target_group_arn(arn);
-                let request = request.set_targets(Some(descriptions(targets)));
-                let request = request.customize().config_override(once());
-                self.runner.call(permit, request.send()).await.map(|_| GroupAnswer::Done)
-            }
-        }
-    }
-
-    async fn target_group(&self, permit: Permit, arn: &str) -> Result<GroupFacts, CloudError> {
-        let action = permit.action;
-        let request = self.client.describe_target_groups();
-        let answer = self.runner.call(permit, request.target_group_arns(arn).send()).await?;
-        let group = shown(answer.target_groups(), arn);
-        let group = group.ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "it is not listed"))?;
-        Ok(GroupFacts { target_type: target_type(group), port: group.port() })
-    }
-
     pub(crate) async fn target_group_attributes(&self, arn: &str) -> Result<BTreeMap<String, String>, CloudError> {
         let request = self.client.describe_target_group_attributes().target_group_arn(arn);
         let answer = self.runner.ask("DescribeTargetGroupAttributes", arn, request.send()).await?;
@@ -89,73 +56,111 @@ impl ElbCalls {
         self.runner.pages(permit, &turn, fetch).await
     }
 
-    /// The tags of target groups, or of load balancers and listeners of the second generation, by ARN. Each call for
-    /// [`MAX_TAGGED`] of them counts as a page, whose token is the number of the ARNs before it.
-    pub(crate) async fn tags_by_arn(
+    /// The target groups of a VPC, and the target groups elsewhere that have one of these names. Groups of the VPC
+    /// whose names look like those of a managed cluster have their tags, and groups that the cluster owns also have
+    /// their attributes.
+    pub(super) async fn observe_target_groups(
         &self,
-        arns: &[String],
-    ) -> Result<Vec<(String, BTreeMap<String, String>)>, CloudError> {
-        if arns.is_empty() {
-            return Ok(vec![]);
-        }
-        let turn = CallRequest::target_group_tags(self.runner.flow(), arns);
-        let permit = self.runner.permit(&turn).await?;
-        let fetch = |permit, token: Option<String>| async move {
-            let before: usize = token.and_then(|token| token.parse().ok()).unwrap_or_default();
-            let end = before + MAX_TAGGED;
-            let asked = arns.iter().skip(before).take(MAX_TAGGED).cloned();
-            let request = self.client.describe_tags().set_resource_arns(Some(asked.collect()));
-            let answer = self.runner.call(permit, request.send()).await?;
-            let described = answer.tag_descriptions().iter();
-            Ok(Page {
-                items: described
-                    .filter_map(|described| Some((described.resource_arn()?.to_owned(), tags(described))))
-                    .collect(),
-                next: (end < arns.len()).then(|| end.to_string()),
-            })
-        };
-        self.runner.pages(permit, &turn, fetch).await
-    }
-
-    async fn tags_of_target_group(&self, permit: Permit, arn: &str) -> Result<GroupTags, CloudError> {
-        let action = permit.action;
-        let request = self.client.describe_tags().resource_arns(arn);
-        let answer = self.runner.call(permit, request.send()).await?;
-        let mut described = answer.tag_descriptions().iter();
-        let described = described.find(|described| described.resource_arn() == Some(arn));
-        let described = described
-            .ok_or_else(|| CloudError::answered(action, "TargetGroupNotFound", "its tags are not described"))?;
-        Ok(tags(described).into_iter().collect())
-    }
-
-    async fn target_health(&self, permit: Permit, arn: &str) -> Result<Vec<(Target, Health)>, CloudError> {
-        let request = self.client.describe_target_health();
-        let answer = self.runner.call(permit, request.target_group_arn(arn).send()).await?;
-        let shown = answer.target_health_descriptions().iter();
-        let targets = shown.filter_map(|shown| {
-            let target = shown.target()?;
-            let target = Target { id: target.id()?.to_owned(), port: target.port() };
-            let health = shown.target_health()?;
-            let health = Health {
-                state: state(health.state()?),
-                reason: health.reason().map(|reason| reason.as_str().to_owned()),
-            };
-            Some((target, health))
+        vpc: &str,
+        names: &[String],
+        tag: &str,
+        known: &Details,
+    ) -> Result<Vec<TargetGroup>, CloudError> {
+        let mut groups = self.all_target_groups(vpc).await?;
+        groups.retain(|group| group.vpc_id == vpc || names.contains(&group.name));
+        let of_clusters = groups.iter().filter(|group| {
+            let mut prefixes = PREFIXES.iter();
+            group.vpc_id == vpc && prefixes.any(|prefix| group.name.starts_with(prefix))
         });
-        Ok(targets.collect())
+        let arns: Vec<String> = of_clusters.map(|group| group.arn.clone()).collect();
+        let mut tags = self.all_tags(&arns, known).await?;
+        for group in &mut groups {
+            group.tags = tags.remove(&group.arn).unwrap_or_default();
+        }
+        let mut owned: Vec<&mut TargetGroup> = groups.iter_mut().filter(|group| is_owned(&group.tags, tag)).collect();
+        let arns: Vec<String> = owned.iter().map(|group| group.arn.clone()).collect();
+        let following = self.following();
+        let attributes = arns.iter().map(|arn| match known.attributes.get(arn) {
+            Some(attributes) => ready(Ok(attributes.clone())).boxed(),
+            None => following.target_group_attributes(arn).boxed(),
+        });
+        let attributes = answers_of(attributes).await;
+        for (group, attributes) in owned.iter_mut().zip(attributes) {
+            group.attributes = attributes.into();
+        }
+        Ok(groups)
     }
 
-    async fn deregistration_delay(&self, permit: Permit, arn: &str) -> Result<Duration, CloudError> {
-        let request = self.client.describe_target_group_attributes();
-        let answer = self.runner.call(permit, request.target_group_arn(arn).send()).await?;
-        let delay = answer.attributes().iter().find(|attribute| attribute.key() == Some(DELAY_ATTRIBUTE));
-        let seconds = delay.and_then(|delay| delay.value()?.parse().ok());
-        Ok(seconds.map_or(USUAL_DELAY, Duration::from_secs))
+    /// All target groups of the region, because the call has no filter for the VPC.
+    async fn all_target_groups(&self, vpc: &str) -> Result<Vec<TargetGroup>, CloudError> {
+        let query = Query::filter("vpc-id", [vpc]);
+        self.runner
+            .describe("DescribeTargetGroups", &query, |permit, token| async move {
+                let request = self.client.describe_target_groups().page_size(PAGE_SIZE);
+                let answer = self.runner.call(permit, request.set_marker(token).send()).await?;
+                Ok(Page { items: answer.target_groups().iter().map(target_group).collect(), next: answer.next_marker })
+            })
+            .await
+    }
+
+    pub(super) async fn target_group_change(
+        &self,
+        permit: Permit,
+        call: &Call<String>,
+    ) -> Result<ChangeAnswer, CloudError> {
+        let action = permit.action;
+        match call {
+            Call::CreateTargetGroup { vpc, name, port, health_check, tags } => {
+                let HealthCheck { timing, .. } = health_check;
+                let request = self.client.create_target_group().name(name).vpc_id(vpc).port(*port);
+                let request = request
+                    .protocol(ProtocolEnum::Tcp)
+                    .target_type(TargetTypeEnum::Instance)
+                    .ip_address_type(TargetGroupIpAddressTypeEnum::Ipv4)
+                    .health_check_protocol(health_check.protocol.to_string().as_str().into())
+                    .health_check_port(&health_check.port)
+                    .set_health_check_path(health_check.path.clone())
+                    .health_check_interval_seconds(number(timing.interval_seconds))
+                    .health_check_timeout_seconds(number(timing.timeout_seconds))
+                    .healthy_threshold_count(number(timing.threshold_count))
+                    .unhealthy_threshold_count(number(timing.unhealthy_threshold_count))
+                    .set_tags(Some(sdk_tags(tags)));
+                let answer = self.runner.call(permit, request.send()).await?;
+                let shown = answer.target_groups().first();
+                return made(action, shown.and_then(|shown| shown.target_group_arn()));
+            }
+            Call::ModifyTargetGroup { group, health_check } => {
+                let HealthCheck { timing, .. } = health_check;
+                let request = self.client.modify_target_group().target_group_arn(group);
+                let request = request
+                    .health_check_protocol(health_check.protocol.to_string().as_str().into())
+                    .health_check_port(&health_check.port)
+                    .set_health_check_path(health_check.path.clone())
+                    .health_check_interval_seconds(number(timing.interval_seconds))
+                    .health_check_timeout_seconds(number(timing.timeout_seconds))
+                    .healthy_threshold_count(number(timing.threshold_count))
+                    .unhealthy_threshold_count(number(timing.unhealthy_threshold_count));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::ModifyTargetGroupAttributes { group, attributes } => {
+                let attributes = attributes.iter();
+                let attributes =
+                    attributes.map(|(key, value)| TargetGroupAttribute::builder().key(*key).value(value).build());
+                let request = self.client.modify_target_group_attributes().target_group_arn(group);
+                let request = request.set_attributes(Some(attributes.collect()));
+                self.runner.call(permit, request.send()).await?;
+            }
+            Call::DeleteTargetGroup { group } => {
+                let request = self.client.delete_target_group().target_group_arn(group);
+                self.runner.call(permit, request.send()).await?;
+            }
+        }
+        Ok(ChangeAnswer::Done)
     }
 }
 
 /// A target group without its tags and attributes, which the describe does not return.
-pub(super) fn target_group(group: &elb::types::TargetGroup) -> TargetGroup {
+fn target_group(group: &elb::types::TargetGroup) -> TargetGroup {
     let timing = HealthCheckTiming {
         interval_seconds: group.health_check_interval_seconds().unwrap_or_default().into(),
         timeout_seconds: group.health_check_timeout_seconds().unwrap_or_default().into(),
@@ -185,11 +190,11 @@ pub(super) fn target_group(group: &elb::types::TargetGroup) -> TargetGroup {
 }
 
 /// The target group with this ARN.
-fn shown<'a>(groups: &'a [elb::types::TargetGroup], arn: &str) -> Option<&'a elb::types::TargetGroup> {
+pub(super) fn shown<'a>(groups: &'a [elb::types::TargetGroup], arn: &str) -> Option<&'a elb::types::TargetGroup> {
     groups.iter().find(|group| group.target_group_arn() == Some(arn))
 }
 
-fn target_type(group: &elb::types::TargetGroup) -> TargetType {
+pub(super) fn target_type(group: &elb::types::TargetGroup) -> TargetType {
     match group.target_type() {
         Some(TargetTypeEnum::Instance) => TargetType::Instance,
         Some(TargetTypeEnum::Ip) => TargetType::Ip(match group.ip_address_type() {
@@ -197,51 +202,5 @@ fn target_type(group: &elb::types::TargetGroup) -> TargetType {
             _ => AddressFamily::Ipv4,
         }),
         other => TargetType::Other(other.map_or(UNKNOWN, TargetTypeEnum::as_str).to_owned()),
-    }
-}
-
-fn tags(described: &elb::types::TagDescription) -> BTreeMap<String, String> {
-    let tags = described.tags().iter();
-    let tags = tags.filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())));
-    tags.collect()
-}
-
-/// A client configuration without the SDK's own retries.
-fn once() -> elb::config::Builder {
-    elb::config::Config::builder().retry_config(RetryConfig::disabled())
-}
-
-fn descriptions(targets: &[Target]) -> Vec<elb::types::TargetDescription> {
-    let describe =
-        |target: &Target| elb::types::TargetDescription::builder().id(&target.id).set_port(target.port).build();
-    targets.iter().map(describe).collect()
-}
-
-fn state(state: &TargetHealthStateEnum) -> TargetState {
-    match state {
-        // A target without health checks is `unavailable` and still receives traffic.
-        TargetHealthStateEnum::Healthy | TargetHealthStateEnum::Unavailable => TargetState::Healthy,
-        TargetHealthStateEnum::Initial => TargetState::Initial,
-        TargetHealthStateEnum::Draining => TargetState::Draining,
-        TargetHealthStateEnum::Unused => TargetState::Unused,
-        _ => TargetState::Unhealthy,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_without_checks_is_healthy_an_unknown_state_is_not() {
-        for (shown, expected) in [
-            ("unavailable", TargetState::Healthy),
-            ("unused", TargetState::Unused),
-            ("draining", TargetState::Draining),
-            ("unhealthy.draining", TargetState::Unhealthy),
-            ("something-new", TargetState::Unhealthy),
-        ] {
-            assert_eq!(state(&TargetHealthStateEnum::from(shown)), expected, "{shown}");
-        }
     }
 }

@@ -1,12 +1,6 @@
 //! Elastic Load Balancing calls for managed clusters: reading the load balancers of a cluster with their target groups
 //! and listeners, and changing them.
 
-mod classic_load_balancer;
-mod listener;
-mod load_balancer;
-mod tag;
-mod target_group;
-
 use std::collections::BTreeMap;
 
 use aws_sdk_elasticloadbalancingv2::types::Tag;
@@ -63,7 +57,11 @@ impl ElbCalls {
     }
 
     /// The tags of each of these resources. Unknown tags are read; each call waits for its turn.
-    async fn all_tags(&self, arns: &[String], known: &Details) -> Result<BTreeMap<String, Tags>, CloudError> {
+    pub(super) async fn all_tags(
+        &self,
+        arns: &[String],
+        known: &Details,
+    ) -> Result<BTreeMap<String, Tags>, CloudError> {
         let asked = arns.iter().filter(|arn| !known.tags.contains_key(*arn));
         let asked: Vec<String> = asked.cloned().collect();
         let mut tags = complete(self.following().tags_by_arn(&asked).await?, &asked)?;
@@ -73,19 +71,22 @@ impl ElbCalls {
 
     /// The same client with calls that wait for their turn, like the pages of an answer. These calls follow from an
     /// answer, and there may be more of them than turns are available at once.
-    fn following(&self) -> Self {
+    pub(super) fn following(&self) -> Self {
         Self { runner: self.runner.patient(), ..self.clone() }
     }
 }
 
 /// The answers to describes of single resources, in the order of the describes.
-async fn answers_of<A>(describes: impl IntoIterator<Item = BoxFuture<'_, A>>) -> Vec<A> {
+pub(super) async fn answers_of<A>(describes: impl IntoIterator<Item = BoxFuture<'_, A>>) -> Vec<A> {
     stream::iter(describes.into_iter().collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
 }
 
 /// The tags of each of these resources in an answer. An answer without one of the resources is an error, because its
 /// owner would be unknown.
-fn complete(described: Vec<(String, Tags)>, resources: &[String]) -> Result<BTreeMap<String, Tags>, CloudError> {
+pub(super) fn complete(
+    described: Vec<(String, Tags)>,
+    resources: &[String],
+) -> Result<BTreeMap<String, Tags>, CloudError> {
     let tags: BTreeMap<String, Tags> = described.into_iter().collect();
     match resources.iter().find(|resource| !tags.contains_key(*resource)) {
         None => Ok(tags),
@@ -97,18 +98,18 @@ fn complete(described: Vec<(String, Tags)>, resources: &[String]) -> Result<BTre
 }
 
 /// The tags that a resource gets in the call that creates it.
-fn sdk_tags(tags: &Tags) -> Vec<Tag> {
+pub(super) fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     let tags = tags.iter();
     tags.map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }
 
 /// The number in the type of the API. A number that is too large becomes the largest one, which AWS refuses.
-fn number(number: i64) -> i32 {
+pub(super) fn number(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 /// The answer to a call that creates a resource: its ARN.
-fn made(action: &'static str, arn: Option<&str>) -> Result<ChangeAnswer, CloudError> {
+pub(super) fn made(action: &'static str, arn: Option<&str>) -> Result<ChangeAnswer, CloudError> {
     let arn = arn.filter(|arn| !arn.is_empty());
     let arn = arn.ok_or_else(|| CloudError::no_answer(action, "the answer shows no ARN"))?;
     Ok(ChangeAnswer::Made(arn.to_owned()))

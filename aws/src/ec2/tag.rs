@@ -6,8 +6,8 @@ use capa_cloud::ec2::tag::Call;
 use capa_cloud::managed::ChangeAnswer;
 use capa_cloud::session::Permit;
 
-use super::super::Ec2Calls;
-use super::super::updates::sdk_tags;
+use super::Ec2Calls;
+use super::updates::sdk_tags;
 
 impl Ec2Calls {
     pub(super) async fn tag_call(&self, permit: Permit, call: &Call<String>) -> Result<ChangeAnswer, CloudError> {

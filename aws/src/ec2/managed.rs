@@ -1,13 +1,5 @@
 //! EC2 calls for managed clusters: reading all resources of a cluster, and changing them.
 
-mod internet_gateway;
-mod nat_gateway;
-mod route_table;
-mod security_group;
-mod subnet;
-mod tag;
-mod vpc;
-
 use aws_sdk_ec2::types::{ResourceType, TagSpecification};
 use capa_api::common::Tags;
 use capa_api::meta::{OWNED_TAG_VALUE, cluster_tag};
@@ -119,7 +111,7 @@ fn dns_of(vpcs: &Seen<Vec<Vpc>>, dns: Seen<VpcDns>) -> Seen<VpcDns> {
 }
 
 /// A filter for resources with the tag of the cluster. Callers check the tags of the answer again with [`is_owned`].
-fn owned(tag: &str) -> Query {
+pub(super) fn owned(tag: &str) -> Query {
     Query::filter(format!("tag:{tag}"), [OWNED_TAG_VALUE])
 }
 
@@ -129,12 +121,12 @@ pub(crate) fn is_owned(tags: &Tags, tag: &str) -> bool {
 }
 
 /// The tags that a resource gets in the call that creates it.
-fn tag_specification(resource: ResourceType, tags: &Tags) -> TagSpecification {
+pub(super) fn tag_specification(resource: ResourceType, tags: &Tags) -> TagSpecification {
     TagSpecification::builder().resource_type(resource).set_tags(Some(sdk_tags(tags))).build()
 }
 
 /// The answer to a call that creates a resource: its id.
-fn made(action: &'static str, id: Option<&str>) -> Result<ChangeAnswer, CloudError> {
+pub(super) fn made(action: &'static str, id: Option<&str>) -> Result<ChangeAnswer, CloudError> {
     let id = some_text(id).ok_or_else(|| CloudError::no_answer(action, "the answer shows no id"))?;
     Ok(ChangeAnswer::Made(id))
 }

@@ -11,8 +11,8 @@ use capa_cloud::{CloudError, Query};
 use futures::FutureExt;
 use futures::future::{OptionFuture, join3};
 
-use super::super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
-use super::{is_owned, made, owned, tag_specification};
+use super::managed::{is_owned, made, owned, tag_specification};
+use super::{Ec2Calls, PAGE_SIZE, filters, once, some_text, tags, text};
 use crate::sdk::pages::Page;
 
 impl Ec2Calls {
