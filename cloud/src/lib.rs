@@ -47,7 +47,7 @@ pub use known_reads::KnownReads;
 pub use query::Query;
 pub use reads::{Answers, Found, MAX_TAGGED, Read, Reads};
 pub use secret::{PresignRequest, PresignedUrl, SecretActions, SecretStore, StoredSecret};
-pub use tags::{additional_tags, identifying_tag, is_reserved_tag};
+pub use tags::{additional_tags, identifying_tag, is_reserved_tag, launch_tags};
 pub use timing::{Timing, doubled_wait};
 
 // Targets, states, addresses and the options of a launch are the API's own types.

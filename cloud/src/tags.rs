@@ -1,6 +1,6 @@
 //! Tags of instances: those that identify the owner, those that users may not set, and those that users set.
 
-use capa_api::common::Tags;
+use capa_api::common::{MachineRole, Tags};
 use capa_api::machine::AWSMachineSpec;
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
@@ -23,6 +23,27 @@ pub fn additional_tags(spec: &AWSMachineSpec, network: &MachineNetwork) -> Tags 
     let mut tags = network.additional_tags.clone();
     tags.extend(spec.additional_tags.clone());
     tags.retain(|key, _| !is_reserved_tag(key));
+    tags
+}
+
+/// The tags of a launch, apart from those that name its machine: the name, the users' tags, which may replace the name,
+/// and the tags of the cluster and of the role. They are CAPA's tags, so that each provider can take over machines of
+/// the other provider.
+pub fn launch_tags(
+    name: &str,
+    spec: &AWSMachineSpec,
+    network: &MachineNetwork,
+    cluster_tag: &str,
+    role: MachineRole,
+) -> Tags {
+    let owned = || meta::OWNED_TAG_VALUE.to_owned();
+    let mut tags = Tags::from([(meta::NAME_TAG.to_owned(), name.to_owned())]);
+    tags.extend(additional_tags(spec, network));
+    tags.extend([
+        (meta::cluster_tag(cluster_tag), owned()),
+        (meta::kubernetes_cluster_tag(cluster_tag), owned()),
+        (meta::ROLE_TAG.to_owned(), meta::role_tag_value(role).to_owned()),
+    ]);
     tags
 }
 

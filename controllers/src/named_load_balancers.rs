@@ -77,11 +77,26 @@ fn target_groups(
         );
         return Err(Problem::new(Reason::NotFound, message));
     };
+    target_groups_on(
+        port,
+        listeners,
+        name,
+        "target groups in controlPlaneTargets of the cluster's infrastructure object",
+    )
+}
+
+/// The target groups to which a load balancer forwards a port. `or` says what the user can name in place of a listener.
+pub(crate) fn target_groups_on(
+    port: i32,
+    listeners: &[Listener],
+    name: &str,
+    or: &str,
+) -> Result<Vec<ControlPlaneTarget>, Problem> {
     let groups = Listener::target_groups_on(port, listeners);
     if groups.is_empty() {
         let message = format!(
             "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
-             target groups in controlPlaneTargets of the cluster's infrastructure object"
+             {or}"
         );
         return Err(Problem::new(Reason::NotFound, message));
     }

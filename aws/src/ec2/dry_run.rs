@@ -1,13 +1,10 @@
 //! Dry runs of launches. Nothing in this file launches an instance: [`DryRunCalls`] has no other call, and its request
 //! gets `DryRun=true` before any other parameter.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use capa_api::machine::{AWSMachineSpec, LaunchOptions, MarketType, Tenancy};
-use capa_api::meta;
 use capa_cloud::limits::{CallRequest, Priority};
-use capa_cloud::{CloudError, ErrorClass, LaunchRequest, Query, UserData, additional_tags};
+use capa_cloud::{CloudError, ErrorClass, LaunchRequest, Query, UserData, launch_tags};
 use capa_preflight::facts::{Demand, DryRun, MachineDemand};
 
 use super::launch::run_instances;
@@ -57,7 +54,8 @@ fn judged_launch(machines: &MachineDemand, demand: &Demand) -> LaunchRequest {
         root_volume: None,
         data_volumes: Vec::new(),
         metadata_options: spec.effective_metadata_options(),
-        tags: tags(machines, demand),
+        // Permissions may depend on the tags.
+        tags: launch_tags(&machines.template, spec, network, &demand.cluster_tag, machines.role),
         user_data: UserData::new(Vec::new()),
         options: judged_options(spec, has_ipv6),
     }
@@ -74,17 +72,6 @@ fn judged_options(spec: &AWSMachineSpec, subnet_has_ipv6: bool) -> LaunchOptions
         tenancy: options.tenancy.filter(|tenancy| *tenancy != Tenancy::Host),
         ..options
     }
-}
-
-/// The tags of a launch on which permissions may depend: the user's, and those of the provider, as far as they are
-/// known without a machine.
-fn tags(machines: &MachineDemand, demand: &Demand) -> BTreeMap<String, String> {
-    let cluster = [meta::cluster_tag(&demand.cluster_tag), meta::kubernetes_cluster_tag(&demand.cluster_tag)];
-    let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), machines.template.clone())]);
-    tags.extend(additional_tags(&machines.spec, &demand.network));
-    tags.extend(cluster.map(|key| (key, meta::OWNED_TAG_VALUE.to_owned())));
-    tags.insert(meta::ROLE_TAG.to_owned(), meta::role_tag_value(machines.role).to_owned());
-    tags
 }
 
 /// The result of a dry run, which AWS always returns as an error.

@@ -6,10 +6,11 @@ use capa_api::cluster::AWSClusterSpec;
 use capa_api::cluster::load_balancer::{LoadBalancerSpec, LoadBalancerType};
 use capa_api::common::ControlPlaneTarget;
 use capa_api::conditions::Reason;
-use capa_cloud::elb::{Listener, LoadBalancer, LoadBalancerKind};
+use capa_cloud::elb::{LoadBalancer, LoadBalancerKind};
 
 use super::facts::LoadBalancerLookup;
 use super::network_problems::{Blocked, NetworkProblems};
+use crate::named_load_balancers::target_groups_on;
 
 const PATH: &str = "spec.controlPlaneLoadBalancer";
 
@@ -145,7 +146,10 @@ fn targets_of_load_balancer(
                 problems.add_blocking(Blocked::ControlPlane, Reason::Conflict, message);
                 return vec![];
             }
-            target_groups_on(listeners, name, port, problems)
+            target_groups_on(port, listeners, name, "targets in spec.controlPlaneTargets").unwrap_or_else(|problem| {
+                problems.add_blocking(Blocked::ControlPlane, problem.reason, problem.message);
+                vec![]
+            })
         }
     }
 }
@@ -158,27 +162,10 @@ fn is_of_type(shown: &LoadBalancer, declared: LoadBalancerType) -> bool {
     }
 }
 
-/// The target groups behind the port of the API server.
-fn target_groups_on(
-    listeners: &[Listener],
-    name: &str,
-    port: i32,
-    problems: &mut NetworkProblems,
-) -> Vec<ControlPlaneTarget> {
-    let groups = Listener::target_groups_on(port, listeners);
-    if groups.is_empty() {
-        let message = format!(
-            "load balancer {name} has no listener on port {port} that forwards to a target group: give it one, or name \
-             targets in spec.controlPlaneTargets"
-        );
-        problems.add_blocking(Blocked::ControlPlane, Reason::NotFound, message);
-    }
-    groups.iter().map(|arn| ControlPlaneTarget::target_group(arn)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use capa_cloud::CloudError;
+    use capa_cloud::elb::Listener;
 
     use super::*;
     use crate::testing::read;

@@ -6,7 +6,7 @@ use capa_api::common::{MachineRole, Volume};
 use capa_api::machine::{AWSMachine, AWSMachineSpec};
 use capa_api::meta;
 use capa_api::network::MachineNetwork;
-use capa_cloud::{LaunchRequest, UserData, additional_tags};
+use capa_cloud::{LaunchRequest, UserData, launch_tags};
 use capa_network::Placement;
 
 /// The inputs of a request besides the machine and its placement.
@@ -88,20 +88,14 @@ fn launch_volume(volume: &Volume, device: Option<&str>) -> Option<Volume> {
     })
 }
 
-/// The tags of an instance. They are CAPA's tags, so that each provider can take over machines of the other provider,
-/// and the tag of the management cluster. Tags of the machine take precedence over tags of the cluster. Both can
-/// override `Name`, but no system tag.
+/// The tags of an instance. Tags of the machine take precedence over tags of the cluster. Both can replace `Name`, but no
+/// tag of the provider.
 fn tags(machine: &AWSMachine, inputs: &RequestInputs<'_>) -> BTreeMap<String, String> {
-    let name = machine.metadata.name.clone().unwrap_or_default();
+    let name = machine.metadata.name.as_deref().unwrap_or_default();
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let mut tags = BTreeMap::from([(meta::NAME_TAG.to_owned(), name)]);
-    tags.extend(additional_tags(&machine.spec, inputs.network));
-    tags.extend([
-        (meta::cluster_tag(inputs.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
-        (meta::kubernetes_cluster_tag(inputs.cluster_tag), meta::OWNED_TAG_VALUE.to_owned()),
-        (meta::ROLE_TAG.to_owned(), meta::role_tag_value(inputs.role).to_owned()),
-        (meta::MACHINE_NAME_TAG.to_owned(), meta::machine_name_tag_value(namespace, inputs.owner_name)),
-    ]);
+    let mut tags = launch_tags(name, &machine.spec, inputs.network, inputs.cluster_tag, inputs.role);
+    let machine_name = meta::machine_name_tag_value(namespace, inputs.owner_name);
+    tags.insert(meta::MACHINE_NAME_TAG.to_owned(), machine_name);
     let management_cluster = inputs.management_cluster;
     tags.extend(management_cluster.map(|id| (meta::MANAGEMENT_CLUSTER_TAG.to_owned(), id.to_owned())));
     tags
