@@ -1,8 +1,5 @@
 //! The labels, properties and other names that users and fleet engines see.
 
-/// Prefix of the names of properties of ClusterProfiles, without its `/`.
-pub const FLEET_PREFIX: &str = "fleet.infrastructure.cluster.x-k8s.io";
-
 /// Default of `spec.clusterManager.name` of the ClusterProfiles that this process writes.
 pub const CLUSTER_MANAGER: &str = "capa-rs";
 

@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{conditions, lenient};
 
-/// Maximum length of an expression, in characters.
-pub const EXPRESSION_LENGTH: usize = 2048;
-
 /// Desired state of an AWSNetworkMapping.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema, CustomResource)]
 #[kube(

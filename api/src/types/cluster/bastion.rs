@@ -3,9 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Ranges that are allowed to reach the bastion if the spec names no ranges.
-const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
-
 /// An EC2 instance in a public subnet for SSH to nodes that have private addresses only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -42,57 +39,4 @@ pub struct Bastion {
     /// instance. Default: Canonical's newest image of Ubuntu 24.04 for x86-64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ami: Option<String>,
-}
-
-impl Bastion {
-    /// Ranges from which SSH is admitted: none with `disableIngressRules`, all addresses if the list is empty.
-    pub fn effective_allowed_cidr_blocks(&self) -> Vec<&str> {
-        if self.disable_ingress_rules {
-            Vec::new()
-        } else if self.allowed_cidr_blocks.is_empty() {
-            ANYWHERE.to_vec()
-        } else {
-            self.allowed_cidr_blocks.iter().map(String::as_str).collect()
-        }
-    }
-
-    /// Instance type of the bastion in `region`. The default differs in us-east-1, because one of its zones has no t3.
-    pub fn effective_instance_type(&self, region: &str) -> &str {
-        let default = if region == "us-east-1" { "t2.micro" } else { "t3.micro" };
-        self.instance_type.as_deref().filter(|instance_type| !instance_type.is_empty()).unwrap_or(default)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bastion(yaml: &str) -> Bastion {
-        serde_saphyr::from_str(yaml).expect("a bastion")
-    }
-
-    #[test]
-    fn ssh_is_open_everywhere_unless_narrowed_or_disabled() {
-        let cases: [(&str, &[&str]); 3] = [
-            ("{enabled: true}", &["0.0.0.0/0", "::/0"]),
-            ("{enabled: true, allowedCIDRBlocks: [198.51.100.0/24]}", &["198.51.100.0/24"]),
-            ("{enabled: true, disableIngressRules: true}", &[]),
-        ];
-        for (yaml, expected) in cases {
-            assert_eq!(bastion(yaml).effective_allowed_cidr_blocks(), expected, "{yaml}");
-        }
-    }
-
-    #[test]
-    fn the_instance_type_defaults_by_region() {
-        let cases = [
-            ("{}", "eu-west-1", "t3.micro"),
-            ("{}", "us-east-1", "t2.micro"),
-            ("{instanceType: ''}", "eu-west-1", "t3.micro"),
-            ("{instanceType: m5.large}", "us-east-1", "m5.large"),
-        ];
-        for (yaml, region, expected) in cases {
-            assert_eq!(bastion(yaml).effective_instance_type(region), expected, "{yaml} in {region}");
-        }
-    }
 }

@@ -9,11 +9,6 @@ use crate::common::{ElasticIpPool, HostnameType, Tags, tags_schema};
 const DEFAULT_CIDR_BLOCK: &str = "10.0.0.0/16";
 /// Number of zones for default subnets. The schema repeats the value, because the attribute cannot name a constant.
 const DEFAULT_ZONE_LIMIT: i64 = 3;
-/// Prefix length of a range from an IPv4 address pool.
-const DEFAULT_IPV4_NETMASK_LENGTH: i64 = 16;
-/// Prefix length of a range from an IPv6 address pool: the only prefix length of Amazon's own ranges.
-const DEFAULT_IPV6_NETMASK_LENGTH: i64 = 56;
-
 /// Selection of the zones of the region for default subnets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum AvailabilityZoneSelection {
@@ -165,22 +160,6 @@ pub struct IpamPool {
     pub netmask_length: Option<i64>,
 }
 
-impl IpamPool {
-    /// Prefix length of the range to request from an IPv4 pool; 0 counts as absent.
-    pub fn effective_ipv4_netmask_length(&self) -> i64 {
-        self.given_netmask_length().unwrap_or(DEFAULT_IPV4_NETMASK_LENGTH)
-    }
-
-    /// Prefix length of the range to request from an IPv6 pool; 0 counts as absent.
-    pub fn effective_ipv6_netmask_length(&self) -> i64 {
-        self.given_netmask_length().unwrap_or(DEFAULT_IPV6_NETMASK_LENGTH)
-    }
-
-    fn given_netmask_length(&self) -> Option<i64> {
-        self.netmask_length.filter(|length| *length != 0)
-    }
-}
-
 /// The source of the IPv6 range of a VPC.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -241,16 +220,6 @@ mod tests {
         assert_eq!(empty.availability_zone_selection, AvailabilityZoneSelection::Ordered);
         assert_eq!(empty.subnet_schema, SubnetSchema::PreferPrivate);
         assert_eq!(vpc("{availabilityZoneUsageLimit: 2}").effective_availability_zone_usage_limit(), 2);
-    }
-
-    #[test]
-    fn the_netmask_defaults_by_address_family() {
-        let cases = [("{}", 16, 56), ("{netmaskLength: 0}", 16, 56), ("{netmaskLength: 20}", 20, 20)];
-        for (yaml, ipv4, ipv6) in cases {
-            let pool: IpamPool = serde_saphyr::from_str(yaml).expect("a pool");
-            assert_eq!(pool.effective_ipv4_netmask_length(), ipv4, "{yaml}");
-            assert_eq!(pool.effective_ipv6_netmask_length(), ipv6, "{yaml}");
-        }
     }
 
     #[test]

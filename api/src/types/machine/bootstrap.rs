@@ -76,18 +76,6 @@ pub struct Ignition {
     pub tls: Option<IgnitionTls>,
 }
 
-impl Ignition {
-    /// The Ignition version of the configuration in the user data. It defaults to 2.3 if the user data refers to the
-    /// bootstrap data in the bucket. It has no default if the user data is the bootstrap data, which contains its own
-    /// version.
-    pub fn effective_version(&self) -> Option<IgnitionVersion> {
-        match self.storage_type {
-            IgnitionStorageType::UnencryptedUserData => self.version,
-            IgnitionStorageType::ClusterObjectStore => Some(self.version.unwrap_or_default()),
-        }
-    }
-}
-
 /// Version of the Ignition configuration.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema, Display,
@@ -155,23 +143,4 @@ pub struct IgnitionTls {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 65536)))]
     pub certificate_authorities: Vec<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ignition_version_defaults_for_the_object_store_only() {
-        let cases = [
-            ("{}", Some(IgnitionVersion::V2_3)),
-            ("{version: '3.1'}", Some(IgnitionVersion::V3_1)),
-            ("{storageType: UnencryptedUserData}", None),
-            ("{storageType: UnencryptedUserData, version: '3.4'}", Some(IgnitionVersion::V3_4)),
-        ];
-        for (yaml, expected) in cases {
-            let ignition: Ignition = serde_saphyr::from_str(yaml).expect("ignition");
-            assert_eq!(ignition.effective_version(), expected, "{yaml}");
-        }
-    }
 }
