@@ -1,6 +1,7 @@
 //! The calls of services that only the checks of infrastructure use.
 
 use capa_cloud::ec2::{SecurityGroup, Vpc};
+use capa_cloud::elb::{Listener, LoadBalancer, TargetGroup};
 use capa_cloud::{Answers, Found, Query, Read};
 use capa_preflight::facts::{
     Answer as Fact, Bucket, Demand, EncryptionKey, Facts, Failure, FailureKind, GROUPS_OF_AN_INTERFACE,
@@ -287,6 +288,18 @@ async fn without_machines_no_further_service_is_asked() {
     }
 }
 
+fn target_group(arn: &str, load_balancer: &str) -> TargetGroup {
+    let group = json!({
+        "arn": arn, "name": "api", "vpcId": "vpc-1", "protocol": "TCP", "port": 6443, "targetType": "instance",
+        "healthCheck": {
+            "protocol": "TCP", "port": "traffic-port", "path": null,
+            "timing": {"intervalSeconds": 10, "timeoutSeconds": 10, "thresholdCount": 3, "unhealthyThresholdCount": 3},
+        },
+        "loadBalancerArns": [load_balancer], "attributes": null, "tags": {},
+    });
+    serde_json::from_value(group).unwrap()
+}
+
 #[tokio::test]
 async fn what_was_read_just_before_is_not_read_again() {
     let fake = Fake::start(|call| match call.action.as_str() {
@@ -297,18 +310,30 @@ async fn what_was_read_just_before_is_not_read_again() {
     let in_vpc = || Query::filter("vpc-id", ["vpc-1"]);
     let vpc = Vpc { id: "vpc-1".to_owned(), ..Vpc::default() };
     let group = SecurityGroup { id: "sg-1".to_owned(), ..SecurityGroup::default() };
+    let balancer = Box::new(LoadBalancer { arn: "arn:lb".to_owned(), ..LoadBalancer::default() });
+    let listener = Listener { arn: "arn:listener".to_owned(), ..Listener::default() };
+    let targets = target_group("arn:group", "arn:lb");
     let answers = Answers::from([
+        (Read::LoadBalancer("api".to_owned()), Found::LoadBalancer(Some(balancer.clone()))),
+        (Read::Listeners("arn:lb".to_owned()), Found::Listeners(vec![listener.clone()])),
+        (Read::TargetGroups(vec!["arn:group".to_owned()]), Found::TargetGroups(Some(vec![targets.clone()]))),
         (Read::Vpcs(in_vpc()), Found::Vpcs(vec![vpc.clone()])),
         (Read::Subnets(in_vpc()), Found::Subnets(vec![])),
         (Read::RouteTables(in_vpc()), Found::RouteTables(vec![])),
         (Read::SecurityGroups(Query::filter("group-id", ["sg-1", "sg-2"])), Found::SecurityGroups(vec![group.clone()])),
     ]);
-    let network = json!({"vpc": {"id": "vpc-1"}, "securityGroups": {"all": ["sg-1"]}});
+    let network = json!({
+        "vpc": {"id": "vpc-1"}, "securityGroups": {"all": ["sg-1"]},
+        "controlPlaneTargets": [{"targetGroupARN": "arn:group"}],
+    });
     let network = serde_json::from_value(network).unwrap();
     let demand = Demand { region: REGION.to_owned(), network, ..Demand::default() };
     let facts = fake.pool().await.facts(&identity("A"), REGION).facts(&demand, &answers).await;
     assert_eq!(facts.vpc, Fact::Found(Some(vpc)));
     assert_eq!(facts.security_groups, Fact::Found(vec![group]));
+    assert_eq!(facts.target_groups, Fact::Found(vec![targets]));
+    assert_eq!(facts.load_balancers, Fact::Found(vec![*balancer]));
+    assert_eq!(facts.listeners["arn:lb"], Fact::Found(vec![listener]));
     for action in answers.keys().map(Read::action) {
         assert_eq!(fake.calls_of(action).len(), 0, "{action}");
     }

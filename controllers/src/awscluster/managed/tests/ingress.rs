@@ -212,3 +212,13 @@ fn wrong_ranges_and_roles_without_a_group_are_named() {
         assert!(rules.iter().all(|rule| rule.description != "x"), "{rules:?}");
     }
 }
+
+#[test]
+fn a_protocol_of_the_pod_network_that_is_none_is_named() {
+    let rule = "{description: overlay, protocol: vxlan, fromPort: 1, toPort: 1}";
+    let spec = read(&format!("{{region: eu-west-1, network: {{cni: {{cniIngressRules: [{rule}]}}}}}}"));
+    let (rules, problems) = rules(&spec, SecurityGroupRole::Node, 6443, false);
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert!(problem.contains("\"overlay\"") && problem.contains("\"vxlan\" is no protocol"), "{problem}");
+    assert!(rules.iter().all(|rule| rule.description != "overlay"), "{rules:?}");
+}
